@@ -61,6 +61,15 @@ rcclx_status rcclx_fail(rcclx_status s, const char *file, int line, const char *
 rcclx_status rcclx_fail_errno(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 #define RCCLX_FAIL_ERRNO(...) rcclx_fail_errno(__FILE__, __LINE__, __VA_ARGS__)
 
+/* What an operator must see even when NCCL_DEBUG is not set: a dead peer, a
+ * long wait, a setting that is ignored. A WARN line; on standard error while
+ * WARN is off. Only NCCL_DEBUG=NONE silences it. */
+void rcclx_alert(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define RCCLX_ALERT(...) rcclx_alert(__FILE__, __LINE__, __VA_ARGS__)
+
+/* Read the log's settings again; rcclx_option_reload does. */
+void rcclx_log_reload(void);
+
 /* The newest error text of the process ("" when there was none). The pointer
  * stays valid until this thread asks again. Setting it does not log. */
 const char *rcclx_last_error(void);

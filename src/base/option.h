@@ -29,6 +29,7 @@ bool        rcclx_option_is_set(rcclx_option o); /* by environment or file */
 
 /* Everything in force: text lines "NAME=value  (source)  help", or JSON. */
 void rcclx_option_dump(FILE *out, bool json);
+void rcclx_option_markdown(FILE *out); /* docs/environment.md, whole */
 
 /* 64-bit hash over the options marked AGREE: ranks compare it at init. The
  * text form ("NAME=value\n" lines) is what rank 0 hands to the others. */
