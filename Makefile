@@ -1,0 +1,83 @@
+# The short way to everything; the build itself is CMakeLists.txt.
+#
+#   make                  build: tools in build/bin, libraries in build/lib
+#   make demo             train a small network on four ranks, then measure an all-reduce
+#   make test             build and run all tests (K=word: those whose name holds it)
+#   make test SAN=thread  the same under sanitizers (or SAN=address,undefined)
+#   make bench            beside Open MPI and MPICH, table and plot
+#   make install PREFIX=/usr/local
+#   make lint             the checks, a clang build, cppcheck
+#   make clean
+#
+# What is missing on a Debian or Ubuntu is installed first, as root (packages.txt).
+PREFIX ?= /usr/local
+SAN    ?=
+K      ?=
+CMAKE_FLAGS ?=
+
+ifeq ($(SAN),)
+BUILD  ?= build
+FOLDERS = unit conform fault fuzz users
+else ifeq ($(SAN),thread)
+BUILD  ?= build-tsan
+FOLDERS = unit conform
+else
+BUILD  ?= build-asan
+FOLDERS = unit conform fuzz
+endif
+
+CONFIGURE = cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING $(if $(SAN),-DRCCLX_SANITIZE=$(SAN)) $(CMAKE_FLAGS)
+RUN       = RCCLX_BUILD=$(BUILD) $(BUILD)/runner $(if $(K),-k '$(K)')
+empty    :=
+space    := $(empty) $(empty)
+PATTERN   = /tests/($(subst $(space),|,$(FOLDERS)))/
+
+# Under a sanitizer programs are slower (the limits grow), and the checks and
+# scripts, which would find nothing new, are left out.
+ifeq ($(SAN),)
+SCRIPTS = check tests
+else
+SCRIPTS =
+RUN    += --scale 5 --no-aslr
+export ASAN_OPTIONS  ?= detect_stack_use_after_return=1:strict_string_checks=1
+export UBSAN_OPTIONS ?= print_stacktrace=1
+export TSAN_OPTIONS  ?= second_deadlock_stack=1:exitcode=66
+endif
+
+.PHONY: all build demo test bench install lint clean
+.DEFAULT_GOAL := all
+
+all: build
+
+build:
+	@scripts/setup build
+	@$(CONFIGURE) >/dev/null
+	@cmake --build $(BUILD)
+
+demo: build
+	$(BUILD)/bin/examples/train_digits
+	$(BUILD)/bin/rcclx perf all_reduce -n 4 -b 8 -e 1M
+
+test:
+	@scripts/setup build test
+	@$(CONFIGURE) -DRCCLX_WERROR=ON >/dev/null
+	@cmake --build $(BUILD) --target all tests
+	@grep -E '$(PATTERN)' $(BUILD)/tests.txt > $(BUILD)/selected.txt || true
+	@$(RUN) $(SCRIPTS) @$(BUILD)/selected.txt
+
+bench: build
+	@scripts/setup build bench
+	bench/run
+
+install: build
+	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
+
+# check/slow holds what needs a build of its own.
+lint:
+	@scripts/setup build test lint
+	@$(CONFIGURE) >/dev/null
+	@cmake --build $(BUILD) --target all runner
+	@$(RUN) check check/slow
+
+clean:
+	rm -rf build build-*
