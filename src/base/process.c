@@ -1,0 +1,66 @@
+/* The process's one state, made on first use and made anew in a forked child:
+ * memory mapped by the parent stays mapped there, but is not ours to hand out. */
+#include "base/process.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static rcclx_process_state state = { .lock = PTHREAD_MUTEX_INITIALIZER };
+static pthread_once_t      once = PTHREAD_ONCE_INIT;
+
+void rcclx_random(void *buf, unsigned nbytes)
+{
+    unsigned have = 0;
+    while (have < nbytes) {
+        ssize_t n = getrandom((char *)buf + have, nbytes - have, 0);
+        if (n > 0)
+            have += (unsigned)n;
+    }
+}
+
+static uint64_t hash(uint64_t h, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* The boot id is new at every boot and the same in every container of a
+ * machine; the host name stands in where it cannot be read. */
+static uint64_t host_hash(void)
+{
+    char text[128] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text)) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0) {
+        gethostname(text, sizeof(text) - 1);
+        n = (ssize_t)strlen(text);
+    }
+    return hash(0xcbf29ce484222325u, text, (size_t)n);
+}
+
+static void fill(void)
+{
+    pthread_mutex_init(&state.lock, NULL);
+    state.pid = (int)getpid();
+    state.host = host_hash();
+    rcclx_random(&state.key, sizeof(state.key));
+    state.arena = state.mappings = state.handles = state.streams = NULL;
+}
+
+static void first(void)
+{
+    fill();
+    pthread_atfork(NULL, NULL, fill);
+}
+
+rcclx_process_state *rcclx_process(void)
+{
+    pthread_once(&once, first);
+    return &state;
+}

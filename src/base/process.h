@@ -1,0 +1,26 @@
+#ifndef RCCLX_BASE_PROCESS_H
+#define RCCLX_BASE_PROCESS_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+/* The one mutable global of the library: what belongs to the process and not
+ * to a communicator. Each layer above keeps its own part behind a pointer that
+ * only its own file uses. A child made by fork() starts with an empty one. */
+typedef struct {
+    pthread_mutex_t lock;      /* guards the pointers below while they are set up */
+    int             pid;
+    uint64_t        host;      /* same number = same machine and same boot */
+    uint64_t        key;       /* random; tells this process from every other */
+    void           *arena;     /* transport/arena.c: memory that peers map */
+    void           *mappings;  /* transport/arena.c: the peers' arenas mapped here */
+    void           *handles;   /* comm/handle.c */
+    void           *streams;   /* exec/stream.c */
+} rcclx_process_state;
+
+rcclx_process_state *rcclx_process(void);
+
+/* 16 bytes nobody can guess. */
+void rcclx_random(void *buf, unsigned nbytes);
+
+#endif

@@ -1,0 +1,121 @@
+#ifndef RCCLX_EXEC_EXEC_H
+#define RCCLX_EXEC_EXEC_H
+
+#include "algo/algo.h"
+#include "device/types.h"
+#include "plan/plan.h"
+#include "transport/transport.h"
+
+#include <pthread.h>
+
+/* Runs operations: takes them one by one or in groups, at once or on streams,
+ * finds each one's plan and carries it out.
+ *
+ *   team    what the executor knows of a communicator: who the ranks are and how
+ *           to reach them. Made and taken down by comm/; one rank's view.
+ *   op      one call of the API, as data.
+ *   group   calls of this thread between start and end; they run together at the end.
+ *   stream  a FIFO with a worker thread; operations without a stream are done when
+ *           the call (or the group's end) returns. */
+
+typedef struct rcclx_runner rcclx_runner; /* coll.c: the collective in progress */
+typedef struct rcclx_stream rcclx_stream;
+
+typedef struct rcclx_team {
+    int           nranks, rank;
+    rcclx_segment segment;
+    rcclx_area   *area[RCCLX_MAX_RANKS];
+    rcclx_peer    peer[RCCLX_MAX_RANKS];
+    bool          one_process, cma, arenas; /* agreed by all ranks at init */
+    bool          crowded;                  /* more ranks than cores here */
+    rcclx_machine machine;
+    char          algo[256];                /* the forced algorithms, agreed */
+    bool          ordered;
+    size_t        slot_max, chunk;          /* agreed bounds: message through a slot; bytes a round of staging */
+    double        timeout, warn_after;      /* seconds; 0: never */
+    int64_t       spin_ns;
+    int           device;                   /* shown in the log */
+    uint64_t      id;                       /* shown in the log: the communicator's hash */
+
+    pthread_mutex_t lock;                   /* held while an operation of this team runs */
+    _Atomic uint64_t tickets, serving;      /* order of operations over several streams */
+    _Atomic uint32_t aborted;               /* set by abort, from any thread */
+    _Atomic uint32_t broken;                /* first cause is set: a rcclx_status */
+    char             cause[RCCLX_ERROR_TEXT];
+    pthread_mutex_t  cause_lock;
+
+    uint64_t      seq;                      /* operations started; guarded by lock */
+    uint64_t      credit;                   /* all peers have finished this one */
+    uint64_t      sent[RCCLX_MAX_RANKS], received[RCCLX_MAX_RANKS]; /* messages handed out numbers */
+    uint64_t      sending[RCCLX_MAX_RANKS], receiving[RCCLX_MAX_RANKS]; /* whose turn it is */
+    uint64_t      piped[RCCLX_MAX_RANKS], drained[RCCLX_MAX_RANKS];
+    rcclx_runner *runner;
+    uint64_t      ops[RCCLX_KIND_COUNT];    /* calls by kind, for the dump */
+} rcclx_team;
+
+/* After nranks, rank, segment, peers and agreed facts are filled in. */
+rcclx_status rcclx_team_start(rcclx_team *t);
+/* Wait for what is queued (bounded by the team's state: an aborted or broken team drains at once). */
+void         rcclx_team_drain(rcclx_team *t);
+void         rcclx_team_stop(rcclx_team *t);  /* frees what start made; takes half-started ones */
+
+/* The team's first cause. break: keep it, tell the peers (their waits end with PEER_LOST or
+ * MISMATCH), and hand the status back. broken: OK, or the status with its text as last error. */
+rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text);
+rcclx_status rcclx_team_broken(rcclx_team *t);
+/* Ask without waiting: broken, aborted, or has a peer died or failed? Cheap enough for a watchdog. */
+rcclx_status rcclx_team_poll(rcclx_team *t);
+void         rcclx_team_abort(rcclx_team *t);
+
+/* One call of the API. Pointers may be NULL when nothing is read or written there. */
+typedef struct {
+    rcclx_kind    kind;
+    rcclx_team   *team;
+    const void   *in;
+    void         *out;
+    size_t        count;     /* as the API counts it: all-reduce the buffer, all-gather what each sends, ... */
+    rcclx_type    type;
+    rcclx_redop   op;        /* COPY for those that do not reduce */
+    uint64_t      scalar;    /* PREMUL: the type's bits */
+    int           root;      /* or peer */
+    const size_t *scounts, *sdispls, *rcounts, *rdispls; /* all-to-all-v, elements; copied by enqueue */
+    const void   *bias;      /* AllReduceWithBias: added at the end */
+    void         *stream;    /* NULL: done on return (or at the group's end) */
+} rcclx_op;
+
+/* Run, or queue on its stream, or keep for the group's end. The arguments are checked already. */
+rcclx_status rcclx_op_post(const rcclx_op *op);
+
+/* Blocking all-gather of nbytes (at most RCCLX_SLOT_BYTES) for the library's own exchanges. */
+rcclx_status rcclx_team_exchange(rcclx_team *t, const void *mine, void *all, size_t nbytes);
+
+/* --- groups -------------------------------------------------------------- */
+
+bool         rcclx_group_open(void);
+rcclx_status rcclx_group_start(void);
+/* ARGUMENT/USAGE errors met inside the group are kept by rcclx_group_fail and come back here;
+ * then nothing of the group runs. */
+rcclx_status rcclx_group_end(void);
+void         rcclx_group_fail(rcclx_status s);
+/* A job that needs other ranks of this thread (init, split): run at the group's end, all jobs
+ * together, each in a thread of its own; outside a group at once. done takes job after run. */
+rcclx_status rcclx_group_job(rcclx_status (*run)(void *job), void *job);
+int          rcclx_group_ops(void); /* operations kept so far in this thread's group */
+/* End the group without running its operations (ncclGroupSimulateEnd); estimated time in us. */
+rcclx_status rcclx_group_simulate(double *us);
+
+/* --- streams ------------------------------------------------------------- */
+
+rcclx_status rcclx_stream_create(void **handle);
+rcclx_status rcclx_stream_query(void *handle);       /* AGAIN: work left */
+rcclx_status rcclx_stream_synchronize(void *handle); /* first failure of its operations since the last call */
+rcclx_status rcclx_stream_destroy(void *handle);     /* after its work */
+bool         rcclx_stream_known(const void *handle);
+
+/* --- the machine --------------------------------------------------------- */
+
+/* Defaults for pricing on this machine with n ranks (cores from the affinity mask, caches from the
+ * system, rates measured on one machine of this class). */
+void rcclx_machine_default(rcclx_machine *m, int nranks);
+
+#endif

@@ -1,0 +1,304 @@
+/* The arena: memory that every peer process can load and store.
+ *
+ *   this process                      a peer process
+ *   [ reservation, 256 GiB, sparse ]  [ the same memfd mapped whole ]
+ *     | a | free | b |   free    |      | a | free | b |   free    |
+ *       ^ offset                          ^ base + the same offset
+ *
+ * One memfd a process, reserved at once but paid for by the page. Since peers map
+ * all of it when a communicator is made, a buffer allocated later is reached
+ * without any further exchange: its offset is enough. Freed ranges give their
+ * pages back (hole punching). Allocations are kept in a list sorted by offset.
+ * Where address space is short the reservation shrinks; where there is none,
+ * allocations are plain memory and peers reach them as such. */
+#include "transport/transport.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/option.h"
+#include "base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { PAGE = 4096, ALIGN = 64 << 10, SIGHT = 2 << 20 /* bytes a bit of `seen` stands for */ };
+#define PREFAULT ((size_t)256 << 20)
+
+typedef struct block {
+    struct block *next; /* sorted by offset */
+    size_t offset, nbytes, span;
+} block;
+
+typedef struct {
+    pthread_mutex_t lock;
+    char  *base;
+    size_t nbytes;
+    int    fd;
+    block *blocks;  /* guarded by lock */
+    size_t held;    /* guarded by lock */
+} arena;
+
+struct rcclx_mapping {
+    rcclx_mapping *next;
+    uint64_t       key;
+    char          *base;
+    size_t         nbytes;
+    int            uses;
+    _Atomic unsigned char *seen; /* a byte a SIGHT bytes: pages faulted in here */
+};
+
+static arena *reserve(void)
+{
+    arena *a = RCCLX_NEW(arena);
+
+    if (!a)
+        return NULL;
+    pthread_mutex_init(&a->lock, NULL);
+    a->fd = memfd_create("rcclx-arena", MFD_CLOEXEC);
+    a->nbytes = (size_t)rcclx_option_int(RCCLX_OPT_ARENA_BYTES) & ~(size_t)(SIGHT - 1);
+    for (; a->fd >= 0 && a->nbytes >= (size_t)64 << 20; a->nbytes /= 4) {
+        if (ftruncate(a->fd, (off_t)a->nbytes))
+            continue;
+        void *p = mmap(NULL, a->nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, a->fd, 0);
+        if (p != MAP_FAILED) {
+            a->base = p;
+            return a;
+        }
+    }
+    RCCLX_INFO_LOG(ALLOC, "no shared arena (%s): buffers will be plain memory", strerror(errno));
+    if (a->fd >= 0)
+        close(a->fd);
+    a->fd = -1;
+    a->nbytes = 0;
+    return a;
+}
+
+static arena *get(void)
+{
+    rcclx_process_state *p = rcclx_process();
+    arena *a = __atomic_load_n((arena **)&p->arena, __ATOMIC_ACQUIRE);
+
+    if (a)
+        return a;
+    pthread_mutex_lock(&p->lock);
+    if (!p->arena)
+        __atomic_store_n((arena **)&p->arena, reserve(), __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&p->lock);
+    return p->arena;
+}
+
+rcclx_status rcclx_arena_get(rcclx_arena_info *info)
+{
+    const arena *a = get();
+
+    if (!a)
+        return RCCLX_FAIL(RCCLX_NOMEM, "no memory for the arena's description");
+    *info = (rcclx_arena_info){ .key = rcclx_process()->key, .nbytes = a->nbytes, .fd = a->fd };
+    return RCCLX_OK;
+}
+
+/* First gap that holds span bytes; the place in the list comes back as *at. */
+static size_t find_gap(arena *a, size_t span, block ***at)
+{
+    size_t end = ALIGN; /* offset 0 stays free */
+
+    for (*at = &a->blocks; **at; *at = &(**at)->next) {
+        if ((**at)->offset - end >= span)
+            return end;
+        end = (**at)->offset + (**at)->span;
+    }
+    return a->nbytes > end && a->nbytes - end >= span ? end : 0;
+}
+
+rcclx_status rcclx_arena_alloc(void **ptr, size_t nbytes)
+{
+    arena *a = get();
+
+    *ptr = NULL;
+    if (!nbytes)
+        return RCCLX_OK;
+    if (nbytes > SIZE_MAX / 2)
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "ncclMemAlloc: %zu bytes is more than any machine has", nbytes);
+    block *b = RCCLX_NEW(block);
+    if (!a || !b) {
+        rcclx_mem_free(b);
+        return RCCLX_FAIL(RCCLX_NOMEM, "ncclMemAlloc: no memory for the block's description");
+    }
+    *b = (block){ .nbytes = nbytes, .span = (nbytes + ALIGN - 1) / ALIGN * ALIGN };
+    pthread_mutex_lock(&a->lock);
+    block **at;
+    b->offset = a->base ? find_gap(a, b->span, &at) : 0;
+    if (b->offset) {
+        b->next = *at;
+        *at = b;
+        a->held += nbytes;
+    }
+    pthread_mutex_unlock(&a->lock);
+    if (!b->offset) {
+        rcclx_mem_free(b);
+        return RCCLX_FAIL(RCCLX_NOMEM, "ncclMemAlloc: %zu bytes do not fit the arena of %zu bytes (%zu in use); raise "
+                          "RCCLX_ARENA_BYTES", nbytes, a->nbytes, a->held);
+    }
+    *ptr = a->base + b->offset;
+    if (nbytes <= PREFAULT)
+        madvise(*ptr, (nbytes + PAGE - 1) / PAGE * PAGE, MADV_POPULATE_WRITE);
+    return RCCLX_OK;
+}
+
+rcclx_status rcclx_arena_free(void *ptr)
+{
+    arena *a = get();
+    block *b = NULL;
+
+    if (!ptr)
+        return RCCLX_OK;
+    if (a && a->base) {
+        pthread_mutex_lock(&a->lock);
+        block **at = &a->blocks;
+        while (*at && a->base + (*at)->offset != (char *)ptr)
+            at = &(*at)->next;
+        if ((b = *at)) {
+            /* before the range can be handed out again */
+            fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)b->offset, (off_t)b->span);
+            *at = b->next;
+            a->held -= b->nbytes;
+        }
+        pthread_mutex_unlock(&a->lock);
+    }
+    if (!b)
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "ncclMemFree: %p was not returned by ncclMemAlloc, or is free already", ptr);
+    rcclx_mem_free(b);
+    return RCCLX_OK;
+}
+
+rcclx_mem_place rcclx_arena_find(const void *ptr, size_t nbytes, uint64_t *offset)
+{
+    arena *a = __atomic_load_n((arena **)&rcclx_process()->arena, __ATOMIC_ACQUIRE);
+    const size_t at = a ? (size_t)((const char *)ptr - a->base) : 0;
+
+    if (!a || !a->base || at >= a->nbytes)
+        return RCCLX_MEM_PLAIN;
+    rcclx_mem_place place = RCCLX_MEM_FREED;
+    pthread_mutex_lock(&a->lock);
+    for (const block *b = a->blocks; b && b->offset <= at; b = b->next)
+        if (at - b->offset <= b->nbytes && nbytes <= b->nbytes - (at - b->offset))
+            place = RCCLX_MEM_ARENA;
+    pthread_mutex_unlock(&a->lock);
+    *offset = at;
+    return place;
+}
+
+size_t rcclx_arena_held(void)
+{
+    const arena *a = rcclx_process()->arena;
+
+    return a ? a->held : 0;
+}
+
+/* --- the peers' arenas ----------------------------------------------------- */
+
+static rcclx_mapping *map_new(uint64_t key, size_t nbytes, int fd)
+{
+    rcclx_mapping *m = RCCLX_NEW(rcclx_mapping);
+
+    if (!m)
+        return NULL;
+    *m = (rcclx_mapping){ .key = key, .nbytes = nbytes, .uses = 1 };
+    m->seen = rcclx_mem_alloc(nbytes / SIGHT + 1);
+    void *p = m->seen ? mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0) : MAP_FAILED;
+    if (p == MAP_FAILED) {
+        rcclx_mem_free((void *)m->seen);
+        rcclx_mem_free(m);
+        return NULL;
+    }
+    m->base = p;
+    return m;
+}
+
+rcclx_status rcclx_mapping_acquire(rcclx_mapping **out, uint64_t key, size_t nbytes, int fd)
+{
+    rcclx_process_state *p = rcclx_process();
+
+    pthread_mutex_lock(&p->lock);
+    rcclx_mapping *m = p->mappings;
+    while (m && m->key != key)
+        m = m->next;
+    if (m) {
+        m->uses++;
+    } else if ((m = map_new(key, nbytes, fd))) {
+        m->next = p->mappings;
+        p->mappings = m;
+    }
+    pthread_mutex_unlock(&p->lock);
+    *out = m;
+    return m ? RCCLX_OK : RCCLX_SYSTEM;
+}
+
+void rcclx_mapping_release(rcclx_mapping *m)
+{
+    rcclx_process_state *p = rcclx_process();
+
+    if (!m)
+        return;
+    pthread_mutex_lock(&p->lock);
+    const bool last = --m->uses == 0;
+    if (last) {
+        rcclx_mapping **at = (rcclx_mapping **)&p->mappings;
+        while (*at && *at != m)
+            at = &(*at)->next;
+        if (*at)
+            *at = m->next;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (!last)
+        return;
+    munmap(m->base, m->nbytes);
+    rcclx_mem_free((void *)m->seen);
+    rcclx_mem_free(m);
+}
+
+/* Faults taken one by one cost a microsecond a page; a range is faulted in at
+ * once when it is first seen. */
+static void fault_in(rcclx_mapping *m, uint64_t offset, size_t nbytes)
+{
+    for (size_t i = offset / SIGHT; i <= (offset + nbytes - 1) / SIGHT; i++) {
+        if (atomic_load_explicit(&m->seen[i], memory_order_relaxed))
+            continue;
+        const size_t from = i * SIGHT > offset ? i * SIGHT : offset & ~(uint64_t)(PAGE - 1);
+        const size_t to = (i + 1) * SIGHT < offset + nbytes ? (i + 1) * SIGHT : offset + nbytes;
+        madvise(m->base + from, (to - from + PAGE - 1) / PAGE * PAGE, MADV_POPULATE_WRITE);
+        if (to - from >= SIGHT / 2)
+            atomic_store_explicit(&m->seen[i], 1, memory_order_relaxed);
+    }
+}
+
+void *rcclx_mapping_at(rcclx_mapping *m, uint64_t offset, size_t nbytes)
+{
+    if (!m || offset > m->nbytes || nbytes > m->nbytes - offset)
+        return NULL;
+    if (nbytes >= SIGHT / 2)
+        fault_in(m, offset, nbytes);
+    return m->base + offset;
+}
+
+static void *map(const rcclx_peer *p, uint64_t where, bool in_arena, size_t nbytes)
+{
+    if (!in_arena)
+        return NULL;
+    return p->local ? get()->base + where : rcclx_mapping_at(p->arena, where, nbytes);
+}
+
+extern const rcclx_transport rcclx_transport_arena;
+const rcclx_transport rcclx_transport_arena = {
+    .name  = "arena",
+    .about = "memory from ncclMemAlloc, mapped by every peer process",
+    .map   = map,
+};

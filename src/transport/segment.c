@@ -1,0 +1,83 @@
+/* The communicator's shared memory, one sparse memfd:
+ *
+ *   | head | area 0 | area 1 | ... | area n-1 |
+ *
+ *   area r: written by rank r, read by all; pages come into being when touched, so
+ *   that scratch and pipes that nobody uses cost nothing. */
+#include "transport/transport.h"
+
+#include "base/log.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MAGIC   0x52434c5853454731u
+#define VERSION 1
+
+static size_t area_size(int nranks)
+{
+    const size_t n = sizeof(rcclx_area) + (size_t)nranks * sizeof(rcclx_fifo);
+
+    return (n + 4095) & ~(size_t)4095;
+}
+
+static size_t segment_size(int nranks)
+{
+    return 4096 + (size_t)nranks * area_size(nranks);
+}
+
+_Static_assert(sizeof(rcclx_segment_head) <= 4096, "the head is one page");
+_Static_assert(sizeof(rcclx_header) == 64, "a header is one cache line");
+
+rcclx_status rcclx_segment_create(int nranks, const uint64_t token[2], int *fd)
+{
+    const int f = memfd_create("rcclx-segment", MFD_CLOEXEC);
+
+    if (f < 0)
+        return RCCLX_FAIL_ERRNO("memfd_create for the communicator's shared memory");
+    rcclx_segment_head *h = MAP_FAILED;
+    if (ftruncate(f, (off_t)segment_size(nranks)) == 0)
+        h = mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+    if (h == MAP_FAILED) {
+        rcclx_status s = RCCLX_FAIL_ERRNO("shared memory of %zu bytes for %d ranks", segment_size(nranks), nranks);
+        close(f);
+        return s;
+    }
+    h->magic = MAGIC;
+    h->version = VERSION;
+    h->nranks = (uint32_t)nranks;
+    h->area_bytes = area_size(nranks);
+    memcpy(h->token, token, sizeof(h->token));
+    munmap(h, sizeof(*h));
+    *fd = f;
+    return RCCLX_OK;
+}
+
+rcclx_status rcclx_segment_map(rcclx_segment *s, int fd, const uint64_t token[2])
+{
+    rcclx_segment_head *h = mmap(NULL, sizeof(*h), PROT_READ, MAP_SHARED, fd, 0);
+
+    if (h == MAP_FAILED)
+        return RCCLX_FAIL_ERRNO("mapping the communicator's shared memory");
+    const rcclx_segment_head seen = { .magic = h->magic, .version = h->version, .nranks = h->nranks,
+                                      .area_bytes = h->area_bytes, .token = { h->token[0], h->token[1] } };
+    munmap(h, sizeof(*h));
+    const int n = (int)seen.nranks;
+    if (seen.magic != MAGIC || seen.version != VERSION || n < 1 || n > RCCLX_MAX_RANKS || seen.area_bytes != area_size(n) ||
+        seen.token[0] != token[0] || seen.token[1] != token[1])
+        return RCCLX_FAIL(RCCLX_SYSTEM, "the shared memory handed over is not this communicator's; are all ranks of the "
+                          "same version of the library?");
+    h = mmap(NULL, segment_size(n), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (h == MAP_FAILED)
+        return RCCLX_FAIL_ERRNO("mapping %zu bytes of shared memory", segment_size(n));
+    *s = (rcclx_segment){ .head = h, .nbytes = segment_size(n), .area_bytes = seen.area_bytes, .nranks = n };
+    return RCCLX_OK;
+}
+
+void rcclx_segment_unmap(rcclx_segment *s)
+{
+    if (s->head)
+        munmap(s->head, s->nbytes);
+    *s = (rcclx_segment){ 0 };
+}

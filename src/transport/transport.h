@@ -1,0 +1,209 @@
+#ifndef RCCLX_TRANSPORT_TRANSPORT_H
+#define RCCLX_TRANSPORT_TRANSPORT_H
+
+#include "base/status.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How the ranks of one machine reach each other's memory.
+ *
+ *   segment   one memfd a communicator, mapped by all its ranks: headers, slots,
+ *             scratch, counters. Made by whoever gathers the ranks, handed over
+ *             Unix sockets; no name anywhere, so nothing is left behind.
+ *   arena     one sparse memfd a process, from which ncclMemAlloc serves; every
+ *             peer process maps it whole when a communicator is made. A buffer of
+ *             it is known to a peer by its offset alone.
+ *   transport a way to reach a user's buffer of a peer: by pointer, through the
+ *             mapped arena, or by the kernel (process_vm_readv). A row each. */
+
+/* --- arena --------------------------------------------------------------- */
+
+typedef struct {
+    uint64_t key;    /* the process's; see base/process.h */
+    size_t   nbytes; /* size of the reservation */
+    int      fd;     /* -1 when the system gives none: buffers are then plain memory */
+} rcclx_arena_info;
+
+/* The process's arena, made on first use. `*info` may be sent to peers with the fd. */
+rcclx_status rcclx_arena_get(rcclx_arena_info *info);
+
+/* Memory of the arena, page aligned, zeroed, faulted in up to 256 MiB. nbytes 0: NULL. */
+rcclx_status rcclx_arena_alloc(void **ptr, size_t nbytes);
+
+/* ARGUMENT if ptr was not handed out by alloc or is free already. NULL is fine. */
+rcclx_status rcclx_arena_free(void *ptr);
+
+typedef enum { RCCLX_MEM_PLAIN, RCCLX_MEM_ARENA, RCCLX_MEM_FREED } rcclx_mem_place;
+
+/* Where [ptr, ptr+nbytes) lies; *offset is set for ARENA. FREED: in the arena's
+ * range, but not in one live allocation. */
+rcclx_mem_place rcclx_arena_find(const void *ptr, size_t nbytes, uint64_t *offset);
+
+size_t rcclx_arena_held(void); /* bytes handed out now */
+
+typedef struct rcclx_mapping rcclx_mapping;
+
+/* Map a peer process's arena; mappings are shared by all communicators of the
+ * process and counted. The fd stays the caller's. */
+rcclx_status rcclx_mapping_acquire(rcclx_mapping **m, uint64_t key, size_t nbytes, int fd);
+void         rcclx_mapping_release(rcclx_mapping *m);
+
+/* The address of a peer's buffer, its pages faulted in on first sight. NULL if out of range. */
+void *rcclx_mapping_at(rcclx_mapping *m, uint64_t offset, size_t nbytes);
+
+/* --- segment ------------------------------------------------------------- */
+
+enum {
+    RCCLX_MAX_RANKS  = 64,        /* of one machine */
+    RCCLX_NLANES     = 2,
+    RCCLX_NSLOTS     = 64,        /* operations a rank may be ahead of its slowest reader */
+    RCCLX_SLOT_BYTES = 8192,      /* largest message that goes through a slot */
+    RCCLX_INLINE     = 32,        /* bytes that fit beside the header in its cache line */
+    RCCLX_LANE_BYTES = 1 << 20,   /* scratch a lane; the plan cuts it in slots */
+    RCCLX_FIFO_SLOTS = 16,        /* messages in flight from one rank to another */
+    RCCLX_FIFO_BYTES = 4096,      /* data a message carries with it; larger ones are fetched */
+    RCCLX_PIPE_BYTES = 128 << 10, /* one of the two halves of a pair's pipe, for buffers nobody can reach */
+    RCCLX_ERROR_TEXT = 1024,
+};
+
+/* A counter with one writer, alone in its cache line. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t value;
+} rcclx_counter;
+
+/* What a rank says when it starts an operation. seq is stored last (release). */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t seq;
+    uint32_t sig;      /* kind, type, operator, root: equal on all ranks or the call is wrong */
+    uint32_t flags;    /* RCCLX_HDR_*: where my buffers are */
+    uint64_t count;
+    uint64_t scalar;   /* PREMUL */
+    union {
+        struct {
+            uint64_t in, out;           /* arena offset or address */
+            uint64_t in_bytes, out_bytes;
+        };
+        unsigned char data[RCCLX_INLINE];
+    };
+} rcclx_header;
+
+enum {
+    RCCLX_HDR_IN_ARENA  = 1 << 0, /* `in` is an offset into my process's arena (or nobody reads IN) */
+    RCCLX_HDR_OUT_ARENA = 1 << 1,
+    RCCLX_HDR_OVERLAP   = 1 << 2, /* my IN and OUT share bytes */
+    RCCLX_HDR_DATA      = 1 << 3, /* my data lies in the slot */
+};
+
+/* A message from one rank to another, one direction. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t seq; /* k+1 when the k-th message is here */
+    uint32_t sig, mode;                /* mode: EAGER, FETCH, PIPE */
+    uint64_t count, nbytes;
+    uint64_t where;                    /* FETCH: arena offset or address */
+    uint64_t in_arena;
+    unsigned char pad[16];
+    unsigned char data[RCCLX_FIFO_BYTES];
+} rcclx_message;
+
+typedef struct {
+    rcclx_counter piped;   /* bytes put in the pipe since the start (writer: sender) */
+    rcclx_message slots[RCCLX_FIFO_SLOTS];
+    _Alignas(4096) unsigned char pipe[2][RCCLX_PIPE_BYTES];
+} rcclx_fifo;
+
+typedef enum { RCCLX_RANK_ABSENT, RCCLX_RANK_HERE, RCCLX_RANK_READY, RCCLX_RANK_CLOSED, RCCLX_RANK_FAILED } rcclx_rank_state;
+
+enum {
+    RCCLX_REACH_CMA   = 1 << 0, /* the kernel reads their memory for me */
+    RCCLX_REACH_ARENA = 1 << 1, /* I have mapped all their arenas */
+};
+
+/* What a rank says about itself to its peers and to whoever asks what it does. */
+typedef struct {
+    _Alignas(64) _Atomic uint32_t state;
+    int32_t  pid;
+    uint64_t key;              /* the process's */
+    uint64_t probe;            /* address of `token` in this process, for the CMA self-test */
+    uint64_t token;
+    _Atomic uint32_t reach;    /* RCCLX_REACH_*: what this rank can do with every other process */
+    uint32_t ncores;
+    uint64_t options;          /* hash of the options that must agree */
+    int32_t  status;           /* why FAILED: a rcclx_status, and its text */
+    char     text[RCCLX_ERROR_TEXT];
+    _Alignas(64) _Atomic uint64_t now; /* what it is in: sig << 32 | peer + 1 (point-to-point outside a group) */
+} rcclx_ident;
+
+typedef struct {
+    rcclx_ident   ident;
+    rcclx_counter done;                       /* last operation finished */
+    rcclx_counter lane[RCCLX_NLANES];         /* operation << 32 | piece << 10 | phase */
+    rcclx_counter taken[RCCLX_MAX_RANKS];     /* messages taken from each rank */
+    rcclx_counter drained[RCCLX_MAX_RANKS];   /* bytes taken from each rank's pipe to me */
+    rcclx_header  header[RCCLX_NSLOTS];
+    _Alignas(64) uint64_t table[2][RCCLX_MAX_RANKS][2]; /* all-to-all-v: offset and bytes for each peer */
+    _Alignas(4096) unsigned char slot[RCCLX_NSLOTS][RCCLX_SLOT_BYTES];
+    _Alignas(4096) unsigned char scratch[RCCLX_NLANES][RCCLX_LANE_BYTES];
+    rcclx_fifo    fifo[];                     /* one a destination rank */
+} rcclx_area;
+
+/* First page of the segment. */
+typedef struct {
+    uint64_t magic;
+    uint32_t nranks, version;
+    uint64_t token[2];
+    uint64_t area_bytes;
+    _Alignas(64) _Atomic uint32_t failed;   /* number of ranks whose state is FAILED or CLOSED early */
+    _Atomic uint32_t sleepers, bell;        /* futex: who sleeps wakes when anyone rings */
+    _Alignas(64) char options[2048];        /* rank 0's settings */
+} rcclx_segment_head;
+
+typedef struct {
+    rcclx_segment_head *head;
+    size_t              nbytes, area_bytes;
+    int                 nranks;
+} rcclx_segment;
+
+rcclx_status rcclx_segment_create(int nranks, const uint64_t token[2], int *fd);
+rcclx_status rcclx_segment_map(rcclx_segment *s, int fd, const uint64_t token[2]); /* fd stays the caller's */
+void         rcclx_segment_unmap(rcclx_segment *s);                                /* takes zeroed ones */
+
+static inline rcclx_area *rcclx_segment_area(const rcclx_segment *s, int rank)
+{
+    return (rcclx_area *)((char *)s->head + 4096 + (size_t)rank * s->area_bytes);
+}
+
+/* --- peers and the ways to them ------------------------------------------ */
+
+typedef struct {
+    int            rank, pid;
+    bool           local;   /* same process: pointers are good */
+    bool           cma;     /* the kernel copies between us */
+    int            life;    /* pidfd; -1: same process, or none to be had */
+    rcclx_mapping *arena;   /* NULL: same process or none */
+} rcclx_peer;
+
+/* One way to a buffer. map gives an address to load and store, or NULL; get and
+ * put move bytes for us. A row leaves out what it cannot do. */
+typedef struct {
+    const char  *name, *about;
+    void        *(*map)(const rcclx_peer *p, uint64_t where, bool in_arena, size_t nbytes);
+    rcclx_status (*get)(const rcclx_peer *p, void *dst, uint64_t where, size_t nbytes);
+    rcclx_status (*put)(const rcclx_peer *p, uint64_t where, const void *src, size_t nbytes);
+} rcclx_transport;
+
+extern const rcclx_transport *const rcclx_transports[]; /* best first; ends with NULL */
+
+/* The first way that gives an address; NULL: only get and put, if cma. */
+void        *rcclx_peer_map(const rcclx_peer *p, uint64_t where, bool in_arena, size_t nbytes);
+rcclx_status rcclx_peer_get(const rcclx_peer *p, void *dst, uint64_t where, size_t nbytes);
+rcclx_status rcclx_peer_put(const rcclx_peer *p, uint64_t where, const void *src, size_t nbytes);
+
+/* Open and close what watches a process; dead is true once it has ended. */
+int  rcclx_life_open(int pid);
+bool rcclx_life_dead(int life);
+void rcclx_life_close(int life);
+
+#endif
