@@ -1,11 +1,13 @@
 /* The printers over the rows: what is in force as text and JSON, what ranks
  * compare, and the page for users. */
-#include "base/json.h"
 #include "base/optvalue.h"
+
+#include "base/conf.h"
+#include "base/json.h"
 
 #include <string.h>
 
-enum { VALUE_BYTES = 8192 };
+enum { VALUE_BYTES = RCCLX_CONF_LINE };
 
 static void print_value(rcclx_option o, char *buf)
 {

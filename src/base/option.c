@@ -54,7 +54,7 @@ static const char *const accepted[] = {
 };
 
 enum { FROM_ENVIRONMENT, FROM_USER_FILE, FROM_ETC_FILE, FROM_NOWHERE };
-enum { POOL_BYTES = 32768, NOTE_BYTES = 16384, SHOWN_BYTES = 96 };
+enum { POOL_BYTES = 32768, NOTE_BYTES = 32768, SHOWN_BYTES = 96 };
 
 typedef struct {
     rcclx_optvalue value;
@@ -251,10 +251,10 @@ static void offer(const char *name, const char *value, int source, const char *w
     stem_of(name, &prefix);
     if (source > s->source || (source == s->source && prefix >= s->prefix))
         return;
-    const char *kept_name = keep(name), *kept_value = keep(value);
+    const char *kept_name = keep(name), *kept_value = strlen(value) < RCCLX_CONF_LINE ? keep(value) : NULL;
     if (!kept_name || !kept_value) {
-        note('A', "%.*s (%s) does not fit: all settings together may have %d bytes; it is ignored", SHOWN_BYTES, name,
-             where, POOL_BYTES);
+        note('A', "%.*s (%s) is too long and is ignored; allowed: %d bytes, all settings together %d", SHOWN_BYTES, name,
+             where, RCCLX_CONF_LINE - 1, POOL_BYTES);
         return;
     }
     *s = (slot){ .asked = kept_value, .name = kept_name, .source = source, .prefix = prefix };

@@ -99,7 +99,8 @@ static rcclx_optverdict parse_size(const rcclx_optrow *row, const char *text, rc
     return clamp_int(row, n, saturated, value);
 }
 
-/* [sign] digits [. digits] [e [sign] digits]; NULL when there is none. */
+/* Saturates, as endless digits make an infinity, which is out of range.
+ * [sign] digits [. digits] [e [sign] digits]; NULL when there is none. */
 static const char *read_real(const char *text, double *out)
 {
     const char *s = skip_blanks(text);
@@ -147,7 +148,7 @@ static rcclx_optverdict parse_real(const rcclx_optrow *row, const char *text, rc
     double n;
     const char *end = read_real(text, &n);
 
-    if (!end || n - n != 0) /* none, or not finite */
+    if (!end)
         return RCCLX_OPT_REFUSED;
     for (size_t i = 0; row->type == RCCLX_OPTTYPE_SECONDS && i < sizeof(units) / sizeof(units[0]); i++) {
         size_t len = strlen(units[i].unit);
@@ -206,7 +207,7 @@ static int print_real(double r, char *buf, size_t nbytes)
 {
     char digits[40];
 
-    snprintf(digits, sizeof(digits), "%.15g", r);
+    snprintf(digits, sizeof(digits), "%.12g", r);
     for (char *c = digits; *c; c++)
         if (!strchr("0123456789+-e", *c))
             *c = '.';
