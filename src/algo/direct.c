@@ -86,6 +86,6 @@ const rcclx_algo rcclx_algo_direct = {
     .name  = "direct",
     .about = "reads and writes the peers' buffers in place; two synchronisations, no copy",
     .kinds = (1u << RCCLX_COLL_COUNT) - 1,
-    .flags = RCCLX_NEEDS_READ | RCCLX_NEEDS_WRITE | RCCLX_HAS_ORDER,
+    .flags = RCCLX_NEEDS_READ | RCCLX_NEEDS_WRITE | RCCLX_NEEDS_APART | RCCLX_HAS_ORDER,
     .build = build,
 };

@@ -1,0 +1,281 @@
+/* What a plan costs, by walking all ranks' steps with a clock a core.
+ *
+ *   core 0   rank 0 ==copy==|signal            |==reduce==
+ *                            \ signal_ns        ^ the latest of all signals
+ *   core 1   rank 1 ====copy====|signal ........|==reduce==
+ *
+ * A step takes the time of its bytes, each operand at the rate of where it lies. A
+ * wait ends when the last signal it needs has been seen. Ranks that share a core run
+ * one after the other, and every wait that had to wait hands the core on.
+ *
+ * Pieces are not all walked. Up to three are, one lane for all of them; from then on
+ * every piece adds the same: what the busiest core has to do for it, or, where
+ * waiting is longer, half of what a piece took, since two lanes take turns. */
+#include "plan/plan.h"
+
+#include "base/mem.h"
+#include "plan/team.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WALKED = 3, LANES = 2 };
+
+typedef struct {
+    const rcclx_machine *m;
+    const rcclx_plan *plans;
+    int      n, nphases, npieces, walked;
+    size_t   nbytes;
+    bool     far, in_mapped, out_mapped;
+    double  *seen;    /* [rank][piece][phase]: when others see the signal */
+    double  *slot;    /* [rank]: when others see the LL slot; negative: not yet */
+    uint32_t *pc;     /* [rank]: next step, counted over the walked pieces */
+    uint32_t *passed; /* [rank]: positions of `seen` filled */
+    double  *now, *core, *busy;
+} walk;
+
+static double *signal_at(const walk *w, int rank, int piece, int phase)
+{
+    return &w->seen[((size_t)rank * (size_t)w->walked + (size_t)piece) * (size_t)(w->nphases + 1) + (size_t)phase];
+}
+
+/* --- one step ------------------------------------------------------------- */
+
+static double operand_ns(const walk *w, int me, const rcclx_ref *ref, double nbytes)
+{
+    const rcclx_machine *m = w->m;
+    const bool user = ref->buf != RCCLX_SCRATCH, peer = ref->rank != me;
+    const bool mapped = ref->buf == RCCLX_IN ? w->in_mapped : w->out_mapped;
+
+    if (user && peer && !mapped)
+        return m->cma_rate > 0 ? m->cma_ns + nbytes / m->cma_rate : HUGE_VAL;
+    double rate = peer ? m->peer_rate : 2 * m->local_rate; /* a copy's read and write share local_rate */
+    if (user && w->far && rate > m->far_rate)
+        rate = peer ? m->far_rate : fmin(rate, 2 * m->far_rate);
+    return nbytes / rate;
+}
+
+/* Bytes of the operand's block in one piece. A scratch slot is as long as the
+ * message block it stands for, which the step's IN or OUT operand names. */
+static double piece_bytes(const walk *w, const rcclx_plan *p, const rcclx_step *st, int i)
+{
+    const rcclx_ref *refs = &p->refs[st->first];
+    int block = 0;
+
+    for (int k = 0; k < st->nsrc + st->ndst; k++)
+        if (refs[k].buf != RCCLX_SCRATCH || st->proto != RCCLX_PROTO_SIMPLE) {
+            block = refs[k].block + i;
+            break;
+        }
+    return (double)rcclx_team_block_bytes(p, w->nbytes, block) / w->npieces;
+}
+
+static double step_ns(const walk *w, const rcclx_plan *p, const rcclx_step *st)
+{
+    const rcclx_ref *refs = &p->refs[st->first];
+    double nbytes = 0, ns = w->m->step_ns;
+
+    if (p->cut == RCCLX_CUT_SPLIT)
+        for (int i = 0; i < st->nblk; i++)
+            nbytes += piece_bytes(w, p, st, i);
+    else
+        nbytes = st->nblk * piece_bytes(w, p, st, 0);
+    for (int k = 0; nbytes > 0 && k < st->nsrc + st->ndst; k++)
+        ns += operand_ns(w, p->shape.rank, &refs[k], nbytes);
+    return ns;
+}
+
+/* --- waiting ---------------------------------------------------------------- */
+
+/* When this step may begin, as far as others are concerned; negative: not known yet. */
+static double ready_at(const walk *w, const rcclx_plan *p, const rcclx_step *st, int piece)
+{
+    const int me = p->shape.rank, phase = st->phase;
+    double at = 0;
+
+    if (st->op == RCCLX_STEP_WAIT) {
+        piece -= st->lag;
+        for (int r = 0; piece >= 0 && r < w->n; r++) {
+            if (r == me || (st->peer != RCCLX_ALL && st->peer != r))
+                continue;
+            if (!phase) {
+                at = fmax(at, w->m->signal_ns);
+                continue;
+            }
+            if ((uint32_t)(piece * (w->nphases + 1) + phase) >= w->passed[r])
+                return -1;
+            at = fmax(at, *signal_at(w, r, piece, phase));
+        }
+        return at;
+    }
+    for (int k = 0; st->op != RCCLX_STEP_SIGNAL && k < st->nsrc; k++) {
+        const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
+        if (!rcclx_team_is_slot(st, ref) || ref->rank == me)
+            continue;
+        if (w->slot[ref->rank] < 0)
+            return -1;
+        at = fmax(at, w->slot[ref->rank]);
+    }
+    return at;
+}
+
+static void signal(walk *w, int me, int piece, int phase, double seen)
+{
+    const uint32_t to = (uint32_t)(piece * (w->nphases + 1) + phase);
+
+    for (; w->passed[me] <= to; w->passed[me]++)
+        w->seen[(size_t)me * (size_t)w->walked * (size_t)(w->nphases + 1) + w->passed[me]] = seen;
+}
+
+/* Run a rank until it has to wait for somebody who is not there yet. */
+static bool run(walk *w, int me)
+{
+    const rcclx_plan *p = &w->plans[me];
+    const rcclx_machine *m = w->m;
+    double *core = &w->core[me % m->ncores];
+    bool moved = false;
+
+    for (; w->pc[me] < p->nsteps * (uint32_t)w->walked; w->pc[me]++, moved = true) {
+        const rcclx_step *st = &p->steps[w->pc[me] % p->nsteps];
+        const int piece = (int)(w->pc[me] / p->nsteps);
+        const double ready = ready_at(w, p, st, piece);
+        if (ready < 0)
+            return moved;
+        if (ready > w->now[me]) {
+            w->now[me] = ready;
+            if (w->n > m->ncores)
+                w->now[me] = fmax(ready, *core + m->switch_ns);
+        }
+        if (st->op == RCCLX_STEP_SIGNAL) {
+            signal(w, me, piece, st->phase, w->now[me] + m->signal_ns);
+        } else if (st->op != RCCLX_STEP_WAIT) {
+            const double ns = step_ns(w, p, st);
+            w->now[me] = fmax(w->now[me], *core) + ns;
+            *core = w->now[me];
+            w->busy[me % m->ncores] += ns;
+            if (rcclx_team_is_slot(st, &p->refs[st->first + st->nsrc]))
+                w->slot[me] = w->now[me] + m->signal_ns;
+        }
+    }
+    return moved;
+}
+
+/* --- all of it --------------------------------------------------------------- */
+
+static void rewind_to_start(walk *w, int walked)
+{
+    const size_t n = (size_t)w->n;
+
+    w->walked = walked;
+    memset(w->pc, 0, n * sizeof(*w->pc));
+    memset(w->passed, 0, n * sizeof(*w->passed));
+    for (size_t r = 0; r < n; r++) {
+        w->now[r] = 0;
+        w->slot[r] = -1;
+    }
+    for (int c = 0; c < w->m->ncores; c++)
+        w->core[c] = w->busy[c] = 0;
+}
+
+static double walk_pieces(walk *w, int walked, double *busy)
+{
+    double end = 0;
+    bool moved = true;
+
+    rewind_to_start(w, walked);
+    while (moved) {
+        moved = false;
+        for (int r = 0; r < w->n; r++)
+            moved |= run(w, r);
+    }
+    *busy = 0;
+    for (int r = 0; r < w->n; r++) {
+        if (w->pc[r] < w->plans[r].nsteps * (uint32_t)walked)
+            return HUGE_VAL;
+        end = fmax(end, w->now[r]);
+    }
+    for (int c = 0; c < w->m->ncores; c++)
+        *busy = fmax(*busy, w->busy[c] / walked);
+    return end;
+}
+
+static double price(walk *w)
+{
+    double busy, ignored;
+    const double one = walk_pieces(w, 1, &busy);
+
+    if (w->npieces == 1 || isinf(one))
+        return one;
+    const int most = w->npieces < WALKED ? w->npieces : WALKED;
+    const double many = walk_pieces(w, most, &ignored);
+    const double each = fmax(busy, (many - one) / (most - 1) / LANES);
+    return one + each * (w->npieces - 1);
+}
+
+static size_t footprint(const rcclx_plan *p, size_t nbytes)
+{
+    size_t most = 0;
+
+    for (int r = 0; r < p->shape.nranks; r++) {
+        const int nblk = rcclx_team_blocks(p, r, RCCLX_IN) + rcclx_team_blocks(p, r, RCCLX_OUT);
+        const size_t mine = p->cut == RCCLX_CUT_SPLIT ? nbytes * (size_t)nblk / p->nblocks : nbytes * (size_t)nblk;
+        most = mine > most ? mine : most;
+    }
+    return most;
+}
+
+static int count_pieces(const rcclx_plan *p, size_t nbytes, size_t slot_bytes)
+{
+    const size_t slot = p->nslots ? slot_bytes / p->nslots : slot_bytes;
+    const size_t block = rcclx_team_block_bytes(p, nbytes, 0);
+    const size_t n = p->pieced && slot ? (block + slot - 1) / slot : 1;
+
+    return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n;
+}
+
+static bool open_walk(walk *w)
+{
+    const size_t n = (size_t)w->n;
+
+    for (int r = 0; r < w->n; r++)
+        w->nphases = w->plans[r].nphases > w->nphases ? w->plans[r].nphases : w->nphases;
+    w->seen = rcclx_mem_alloc(n * WALKED * (size_t)(w->nphases + 1) * sizeof(double));
+    w->slot = rcclx_mem_alloc(n * sizeof(double));
+    w->now = rcclx_mem_alloc(n * sizeof(double));
+    w->core = rcclx_mem_alloc((size_t)w->m->ncores * sizeof(double));
+    w->busy = rcclx_mem_alloc((size_t)w->m->ncores * sizeof(double));
+    w->pc = rcclx_mem_alloc(n * sizeof(uint32_t));
+    w->passed = rcclx_mem_alloc(n * sizeof(uint32_t));
+    return w->seen && w->slot && w->now && w->core && w->busy && w->pc && w->passed;
+}
+
+static void close_walk(walk *w)
+{
+    rcclx_mem_free(w->seen);
+    rcclx_mem_free(w->slot);
+    rcclx_mem_free(w->now);
+    rcclx_mem_free(w->core);
+    rcclx_mem_free(w->busy);
+    rcclx_mem_free(w->pc);
+    rcclx_mem_free(w->passed);
+}
+
+double rcclx_plan_price(const rcclx_algo *a, const rcclx_shape *s, size_t nbytes, unsigned facts,
+                        const rcclx_machine *m)
+{
+    rcclx_plan *plans;
+
+    if (m->ncores < 1 || rcclx_team_build(a, s, &plans) != RCCLX_OK)
+        return HUGE_VAL;
+    walk w = {
+        .m = m, .plans = plans, .n = s->nranks, .nbytes = nbytes,
+        .npieces = count_pieces(&plans[0], nbytes, m->slot_bytes),
+        .far = footprint(&plans[0], nbytes) > m->cache_bytes,
+        .in_mapped = (facts & RCCLX_FACT_IN_MAPPED) != 0,
+        .out_mapped = (facts & RCCLX_FACT_OUT_MAPPED) != 0,
+    };
+    const double ns = open_walk(&w) ? m->call_ns + price(&w) : HUGE_VAL;
+    close_walk(&w);
+    rcclx_team_free(plans, s->nranks);
+    return ns;
+}

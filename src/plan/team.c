@@ -1,0 +1,66 @@
+#include "plan/team.h"
+
+#include "base/mem.h"
+
+rcclx_status rcclx_team_build(const rcclx_algo *a, const rcclx_shape *s, rcclx_plan **plans)
+{
+    rcclx_status status = RCCLX_OK;
+    rcclx_plan *all = rcclx_mem_alloc((size_t)s->nranks * sizeof(*all));
+
+    *plans = NULL;
+    if (!all)
+        return RCCLX_NOMEM;
+    for (int r = 0; r < s->nranks && status == RCCLX_OK; r++) {
+        rcclx_shape mine = *s;
+        mine.rank = r;
+        a->build(&all[r], &mine);
+        status = all[r].status;
+    }
+    if (status != RCCLX_OK) {
+        rcclx_team_free(all, s->nranks);
+        return status;
+    }
+    *plans = all;
+    return RCCLX_OK;
+}
+
+void rcclx_team_free(rcclx_plan *plans, int nranks)
+{
+    for (int r = 0; plans && r < nranks; r++)
+        rcclx_plan_fini(&plans[r]);
+    rcclx_mem_free(plans);
+}
+
+int rcclx_team_blocks(const rcclx_plan *p, int rank, rcclx_buf buf)
+{
+    const int n = p->shape.nranks;
+    const bool root = rank == p->shape.root, in = buf == RCCLX_IN;
+
+    switch (p->shape.kind) {
+    case RCCLX_ALL_REDUCE:     return p->nblocks;
+    case RCCLX_REDUCE_TO:      return in || root ? p->nblocks : 0;
+    case RCCLX_BROADCAST:      return in && !root ? 0 : p->nblocks;
+    case RCCLX_ALL_GATHER:     return in ? 1 : n;
+    case RCCLX_REDUCE_SCATTER: return in ? n : 1;
+    case RCCLX_ALL_TO_ALL:
+    case RCCLX_ALL_TO_ALLV:    return n;
+    case RCCLX_GATHER:         return in ? 1 : root ? n : 0;
+    case RCCLX_SCATTER:        return !in ? 1 : root ? n : 0;
+    default:                   return 0;
+    }
+}
+
+size_t rcclx_team_block_bytes(const rcclx_plan *p, size_t nbytes, int b)
+{
+    size_t begin, length;
+
+    if (p->cut != RCCLX_CUT_SPLIT)
+        return nbytes;
+    rcclx_split(nbytes, 1, p->nblocks, b, &begin, &length);
+    return length;
+}
+
+bool rcclx_team_is_slot(const rcclx_step *st, const rcclx_ref *ref)
+{
+    return ref->buf == RCCLX_SCRATCH && st->proto != RCCLX_PROTO_SIMPLE;
+}
