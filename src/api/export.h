@@ -21,6 +21,7 @@
  * profiling tool may replace. */
 #define RCCLX_EXPORT __attribute__((visibility("default")))
 #define RCCLX_API(result, name, params)                                       \
+    RCCLX_EXPORT result p##name params;                                       \
     RCCLX_EXPORT result name params __attribute__((weak, alias("p" #name)));  \
     RCCLX_EXPORT result p##name params
 
