@@ -240,7 +240,7 @@ static uint64_t reference_integer(rcclx_type t, rcclx_redop op, int n, const uin
     return (uint64_t)acc & mask;
 }
 
-static uint64_t reference(rcclx_type t, rcclx_redop op, int n, const uint64_t *s, int divisor, const uint64_t *scalar)
+static inline uint64_t reference(rcclx_type t, rcclx_redop op, int n, const uint64_t *s, int divisor, const uint64_t *scalar)
 {
     /* One source with nothing to do is copied, NaN and all. */
     if (n == 1 && (op != RCCLX_PREMUL || !scalar) && (op != RCCLX_AVG || divisor <= 1))
@@ -281,7 +281,7 @@ static uint64_t random_bits(void)
 static const char *const isa_names[] = {"avx512", "avx2", "neon", "baseline"};
 enum { ISA_NAMES = sizeof isa_names / sizeof isa_names[0] };
 
-static uint64_t bits_get(const void *p, size_t width)
+static inline uint64_t bits_get(const void *p, size_t width)
 {
     uint64_t u = 0;
 
