@@ -28,7 +28,7 @@ void backend_stop(void)
 
 const char *backend_version(void)
 {
-    return "RCCLX " RCCLX_VERSION_TEXT;
+    return rcclxVersion();
 }
 
 void *backend_memory(size_t nbytes)

@@ -1,7 +1,7 @@
 """Ratios, bars, tables and files of bench/run. Reads nothing but the result:
 
     { machine: {...}, versions: {back-end: text},
-      cells: [ {ranks, coll, nbytes, mode, name, us: [one a pass], wrong} ] }
+      cells: [ {ranks, coll, nbytes, mode, name, us: [one a pass, null where left out], wrong} ] }
 
     report.py RESULTS.json      prints the tables again
 """
@@ -44,8 +44,15 @@ def bar(name, coll, nranks, nbytes, mode):
     return ELSE
 
 
-def median(values):
-    values = sorted(values)
+def times(us):
+    return [t for t in us if t is not None]
+
+
+def median(us):
+    """Of the passes that were made; None if none was."""
+    values = sorted(times(us))
+    if not values:
+        return None
     half = len(values) // 2
     return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
 
@@ -81,7 +88,7 @@ def ratios(result):
             if cell["name"] in OURS:
                 yield dict(ranks=nranks, mode=mode, coll=coll, nbytes=nbytes, name=cell["name"],
                            us=median(cell["us"]), peer=best["name"], peer_us=median(best["us"]),
-                           ratio=median([a / b for a, b in zip(cell["us"], best["us"])]),
+                           ratio=median([a / b for a, b in zip(cell["us"], best["us"]) if a and b]),
                            bar=bar(cell["name"], coll, nranks, nbytes, mode))
 
 
@@ -165,7 +172,7 @@ def write(result, folder):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "results.json")
     with open(path, "w") as f:
-        cells = ",\n  ".join(json.dumps(dict(cell, us=[round(us, 4) for us in cell["us"]]))
+        cells = ",\n  ".join(json.dumps(dict(cell, us=[us and round(us, 4) for us in cell["us"]]))
                              for cell in result["cells"])
         f.write('{"machine": %s,\n "versions": %s,\n "cells": [\n  %s\n]}\n'
                 % (json.dumps(result["machine"]), json.dumps(result["versions"]), cells))
@@ -174,8 +181,9 @@ def write(result, folder):
         out.writerow(("ranks", "mode", "collective", "bytes", "backend", "median_us", "min_us", "max_us", "passes",
                       "busbw_gbs", "wrong"))
         for c in result["cells"]:
-            out.writerow((c["ranks"], c["mode"], c["coll"], c["nbytes"], c["name"], f"{median(c['us']):.3f}",
-                          f"{min(c['us']):.3f}", f"{max(c['us']):.3f}", len(c["us"]), f"{bus_gbs(c):.3f}", c["wrong"]))
+            us = times(c["us"])
+            out.writerow((c["ranks"], c["mode"], c["coll"], c["nbytes"], c["name"], f"{median(us):.3f}",
+                          f"{min(us):.3f}", f"{max(us):.3f}", len(us), f"{bus_gbs(c):.3f}", c["wrong"]))
     with open(os.path.join(folder, "table.md"), "w") as f:
         m = result["machine"]
         f.write(f"{m.get('model name', m['arch'])}, {m['cores']} cores, {m['vector'] or m['arch']}, "
