@@ -149,8 +149,12 @@ static void compare(const char *known, const char *name, const char **nearest, i
 {
     int known_prefix, prefix;
     const char *known_stem = stem_of(known, &known_prefix), *stem = stem_of(name, &prefix);
-    int distance = 2 * rcclx_optname_distance(prefix == NO_PREFIX ? known : known_stem, stem) + (prefix != known_prefix);
+    const char *target = prefix == NO_PREFIX ? known : known_stem;
+    int longer = abs((int)strlen(target) - (int)strlen(stem));
 
+    if (2 * longer > *least) /* at least so many edits */
+        return;
+    int distance = 2 * rcclx_optname_distance(target, stem) + (prefix != known_prefix);
     if (distance < *least) {
         *least = distance;
         *nearest = known;

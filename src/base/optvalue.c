@@ -125,11 +125,17 @@ static const char *read_real(const char *text, double *out)
             s = e;
         }
     }
-    /* Dividing by a power of ten rounds once, so that 0.1 is C's 0.1. */
-    double power = 1;
-    for (int i = scale < 0 ? -scale : scale; i > 0 && power < 1e300; i--)
-        power *= 10;
-    *out = sign * (scale < 0 ? sum / power : sum * power);
+    /* Powers up to 1e22 are exact, so one division rounds once and 0.1 is C's 0.1.
+     * Nothing sensible is as near to zero as where precision runs out. */
+    while (scale) {
+        int step = scale < -22 ? -22 : scale > 22 ? 22 : scale;
+        double power = 1;
+        for (int i = step < 0 ? -step : step; i; i--)
+            power *= 10;
+        sum = step < 0 ? sum / power : sum * power;
+        scale -= step;
+    }
+    *out = sum < 1e-200 ? 0 : sign * sum;
     return s;
 }
 
