@@ -1,0 +1,560 @@
+/* A collective, from call to result.
+ *
+ *   BEGIN    number it; is it small enough for one exchange?
+ *      |  small                                   larger
+ *      |    v                                       v
+ *      |  RUN the slot plan: its first step     PUBLISH the header: where my buffers are
+ *      |  publishes header and data together    OPEN: read every peer's header, check that all call
+ *      |                                              the same, find a way to their buffers
+ *      |                                        choose a plan by what the headers say; RUN it
+ *      v
+ *   FINISH   tell the peers (done), which frees slots
+ *
+ * What the headers say is known to all ranks alike, so all choose the same plan,
+ * though no rank knew of the others' buffers before. Headers live in a ring of
+ * RCCLX_NSLOTS; a rank writes entry e again only when all peers have finished
+ * operation e - RCCLX_NSLOTS (credit). Nothing here blocks: a state that cannot
+ * go on returns AGAIN. */
+#include "exec/runner.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "device/reduce.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { NEW, CREDIT, PUBLISH, OPEN, RUN };
+enum { QUICK_BYTES = 512 }; /* up to here one exchange always wins, wherever the buffers are */
+
+static uint32_t signature(const rcclx_op *op)
+{
+    const uint32_t root = rcclx_kind_rooted(op->kind) ? (uint32_t)op->root : 0;
+
+    return (uint32_t)op->kind | (uint32_t)op->type << 4 | (uint32_t)op->op << 8 | root << 12;
+}
+
+static void words(uint32_t sig, uint64_t count, char *text, size_t n)
+{
+    const rcclx_kind kind = (rcclx_kind)(sig & 15);
+    int at = snprintf(text, n, "%s of ", rcclx_kind_name(kind));
+
+    if (kind != RCCLX_ALL_TO_ALLV)
+        at += snprintf(text + at, n - (size_t)at, "%llu ", (unsigned long long)count);
+    at += snprintf(text + at, n - (size_t)at, "%s", rcclx_type_name((rcclx_type)(sig >> 4 & 15)));
+    if (rcclx_kind_reduces(kind))
+        at += snprintf(text + at, n - (size_t)at, " %s", rcclx_redop_name((rcclx_redop)(sig >> 8 & 15)));
+    if (rcclx_kind_rooted(kind))
+        snprintf(text + at, n - (size_t)at, " root %u", sig >> 12);
+}
+
+void rcclx_task_words(const rcclx_task *t, char *text, size_t nbytes)
+{
+    if (t->op.kind < RCCLX_COLL_COUNT) {
+        words(signature(&t->op), t->op.count, text, nbytes);
+        const size_t at = strlen(text);
+        snprintf(text + at, nbytes - at, " (collective number %llu)", (unsigned long long)t->op.team->seq);
+    } else {
+        snprintf(text, nbytes, "%s of %zu %s %s rank %d", rcclx_kind_name(t->op.kind), t->op.count,
+                 rcclx_type_name(t->op.type), t->op.kind == RCCLX_SEND ? "to" : "from", t->op.root);
+    }
+}
+
+size_t rcclx_in_bytes(const rcclx_op *op, int nranks, int rank)
+{
+    const size_t each = op->count * rcclx_type_size(op->type);
+
+    switch (op->kind) {
+    case RCCLX_REDUCE_SCATTER:
+    case RCCLX_ALL_TO_ALL: return each * (size_t)nranks;
+    case RCCLX_SCATTER:    return rank == op->root ? each * (size_t)nranks : 0;
+    case RCCLX_BROADCAST:  return rank == op->root ? each : 0;
+    default:               return each;
+    }
+}
+
+size_t rcclx_out_bytes(const rcclx_op *op, int nranks, int rank)
+{
+    const size_t each = op->count * rcclx_type_size(op->type);
+
+    switch (op->kind) {
+    case RCCLX_ALL_GATHER:
+    case RCCLX_ALL_TO_ALL: return each * (size_t)nranks;
+    case RCCLX_GATHER:     return rank == op->root ? each * (size_t)nranks : 0;
+    case RCCLX_REDUCE_TO:  return rank == op->root ? each : 0;
+    default:               return each;
+    }
+}
+
+/* Bytes from the first to the last element any peer takes or gives. */
+static size_t table_span(const size_t *counts, const size_t *displs, int n, size_t size)
+{
+    size_t span = 0;
+
+    for (int r = 0; r < n; r++)
+        if (counts[r] && displs[r] + counts[r] > span)
+            span = displs[r] + counts[r];
+    return span * size;
+}
+
+static rcclx_header *header_slot(const rcclx_team *t, int rank, uint64_t seq)
+{
+    return &t->area[rank]->header[seq % RCCLX_NSLOTS];
+}
+
+/* --- the peers' headers ------------------------------------------------------ */
+
+static rcclx_status mismatch(rcclx_runner *run, int r, const rcclx_header *h)
+{
+    rcclx_team *t = run->team;
+    char mine[160], theirs[160], text[RCCLX_ERROR_TEXT];
+
+    words(run->sig, run->task->op.count, mine, sizeof(mine));
+    words(h->sig, h->count, theirs, sizeof(theirs));
+    snprintf(text, sizeof(text), "collective number %llu: rank %d calls %s, but rank %d calls %s; all ranks must make the same "
+             "calls in the same order with the same count, type, operator and root", (unsigned long long)run->seq, t->rank,
+             mine, r, theirs);
+    return rcclx_team_break(t, RCCLX_MISMATCH, text);
+}
+
+static int header_of(rcclx_view *v, int r)
+{
+    rcclx_runner *run = (rcclx_runner *)v;
+    rcclx_header *h = v->header[r];
+
+    if (!gp_reached(&h->seq, run->seq))
+        return 0;
+    const bool sized = run->task->op.kind != RCCLX_ALL_TO_ALLV;
+    if (__builtin_expect(h->sig != run->sig || (sized && h->count != run->task->op.count), 0)) {
+        run->failure = mismatch(run, r, h);
+        return -1;
+    }
+    run->scalar[r] = h->scalar;
+    v->slot[r] = h->flags & RCCLX_HDR_DATA ? (char *)run->team->area[r]->slot[run->seq % RCCLX_NSLOTS] : (char *)h->data;
+    return 1;
+}
+
+/* Where a buffer of mine can be found by the peers. */
+static void describe(const rcclx_runner *run, const void *buf, size_t nbytes, bool needed, uint32_t flag, rcclx_header *h,
+                     uint64_t *where)
+{
+    *where = (uint64_t)(uintptr_t)buf;
+    if (!needed || !nbytes)
+        h->flags |= flag;
+    else if (!run->team->one_process && run->team->arenas && rcclx_arena_find(buf, nbytes, where) == RCCLX_MEM_ARENA)
+        h->flags |= flag;
+    else
+        *where = (uint64_t)(uintptr_t)buf;
+}
+
+static bool others_read_mine(const rcclx_op *op, int rank)
+{
+    return (op->kind != RCCLX_BROADCAST && op->kind != RCCLX_SCATTER) || rank == op->root;
+}
+
+static bool others_write_mine(const rcclx_op *op, int rank)
+{
+    return op->kind == RCCLX_ALL_REDUCE || op->kind == RCCLX_BROADCAST ||
+           ((op->kind == RCCLX_REDUCE_TO || op->kind == RCCLX_GATHER) && rank == op->root);
+}
+
+/* My rows of an all-to-all-v, for the peers: offset and bytes of what each gets. */
+static void fill_table(rcclx_runner *run)
+{
+    const rcclx_op *op = &run->task->op;
+    rcclx_area *a = run->team->area[run->team->rank];
+    const size_t size = run->view.size;
+
+    run->largest = 0;
+    for (int r = 0; r < run->team->nranks; r++) {
+        a->table[run->seq & 1][r][0] = op->sdispls[r];
+        a->table[run->seq & 1][r][1] = op->scounts[r];
+        if (op->scounts[r] * size > run->largest)
+            run->largest = op->scounts[r] * size;
+    }
+}
+
+static bool overlap(const rcclx_runner *run)
+{
+    const char *in = run->task->op.in, *out = run->task->op.out;
+
+    return in && out && in < out + run->out_bytes && out < in + run->in_bytes;
+}
+
+static void put_data(rcclx_runner *run, rcclx_header *h)
+{
+    if (!run->in_bytes)
+        return;
+    if (run->in_bytes <= RCCLX_INLINE && !run->opened) {
+        memcpy(h->data, run->task->op.in, run->in_bytes);
+        return;
+    }
+    h->flags |= RCCLX_HDR_DATA;
+    rcclx_copy(run->team->area[run->team->rank]->slot[run->seq % RCCLX_NSLOTS], run->task->op.in, run->in_bytes, 0);
+}
+
+/* quick: the header's cache line may hold the data itself. */
+static void publish_header(rcclx_runner *run, bool quick)
+{
+    const rcclx_op *op = &run->task->op;
+    rcclx_team *t = run->team;
+    rcclx_header *h = header_slot(t, t->rank, run->seq);
+
+    h->sig = run->sig;
+    h->flags = 0;
+    h->count = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count;
+    h->scalar = run->scalar[t->rank] = op->scalar;
+    if (quick) {
+        if (others_read_mine(op, t->rank))
+            put_data(run, h);
+    } else {
+        uint64_t in, out;
+        describe(run, op->in, run->in_bytes, others_read_mine(op, t->rank), RCCLX_HDR_IN_ARENA, h, &in);
+        describe(run, op->out, run->out_bytes, others_write_mine(op, t->rank), RCCLX_HDR_OUT_ARENA, h, &out);
+        const uint32_t both = RCCLX_HDR_IN_ARENA | RCCLX_HDR_OUT_ARENA;
+        h->in = in;
+        h->out = out;
+        h->in_bytes = run->in_bytes;
+        h->out_bytes = run->out_bytes;
+        if (overlap(run))
+            h->flags |= RCCLX_HDR_OVERLAP;
+        run->opened = true;
+        if (run->with_data && (t->algo[0] || (!t->one_process && (h->flags & both) != both)))
+            put_data(run, h);
+    }
+    run->published = true;
+    gp_publish(&h->seq, run->seq);
+    rcclx_team_ring(t);
+}
+
+static void publish(rcclx_view *v)
+{
+    rcclx_runner *run = (rcclx_runner *)v;
+
+    if (!run->published)
+        publish_header(run, true);
+}
+
+static void ring(rcclx_view *v)
+{
+    rcclx_team_ring(((rcclx_runner *)v)->team);
+}
+
+/* --- states ------------------------------------------------------------------- */
+
+static void begin(rcclx_task *task)
+{
+    rcclx_team *t = task->op.team;
+    rcclx_runner *run = t->runner;
+    rcclx_view *v = &run->view;
+    const rcclx_op *op = &task->op;
+    const size_t size = rcclx_type_size(op->type);
+
+    run->task = task;
+    run->seq = ++t->seq;
+    run->sig = signature(op);
+    run->published = run->opened = false;
+    run->open_next = 0;
+    run->failure = RCCLX_OK;
+    run->streaming = false;
+    v->seq = run->seq;
+    v->count = op->count;
+    v->size = size;
+    v->waiting = RCCLX_ALL;
+    v->npieces = v->nlanes = 1;
+    v->slot_count = 0;
+    for (int r = 0; r < t->nranks; r++)
+        v->header[r] = header_slot(t, r, run->seq);
+    v->slot[t->rank] = (char *)t->area[t->rank]->slot[run->seq % RCCLX_NSLOTS];
+    if (op->kind == RCCLX_ALL_TO_ALLV) {
+        run->in_bytes = table_span(op->scounts, op->sdispls, t->nranks, size);
+        run->out_bytes = table_span(op->rcounts, op->rdispls, t->nranks, size);
+        v->scounts = op->scounts;
+        v->sdispls = op->sdispls;
+        v->rcounts = op->rcounts;
+        v->rdispls = op->rdispls;
+    } else {
+        run->in_bytes = rcclx_in_bytes(op, t->nranks, t->rank);
+        run->out_bytes = rcclx_out_bytes(op, t->nranks, t->rank);
+    }
+    rcclx_team_now(t, RCCLX_NOW(op->kind, op->root, task->grouped));
+}
+
+/* Have all peers finished the operation whose slot this one takes? */
+static bool has_credit(rcclx_runner *run)
+{
+    rcclx_team *t = run->team;
+    const uint64_t need = run->seq - RCCLX_NSLOTS;
+
+    if ((int64_t)(t->credit - need) >= 0)
+        return true;
+    uint64_t least = run->seq;
+    for (int r = 0; r < t->nranks; r++) {
+        const uint64_t done = r == t->rank ? run->seq : gp_peek(&t->area[r]->done.value);
+        if ((int64_t)(done - least) < 0) {
+            least = done;
+            run->view.waiting = r;
+        }
+    }
+    t->credit = least;
+    return (int64_t)(least - need) >= 0;
+}
+
+/* Bytes of the largest buffer of any rank that goes through a slot: the same on all ranks. */
+static size_t slot_bytes(const rcclx_op *op, int nranks)
+{
+    const size_t each = op->count * rcclx_type_size(op->type);
+    const bool times_n = op->kind == RCCLX_REDUCE_SCATTER || op->kind == RCCLX_ALL_TO_ALL || op->kind == RCCLX_SCATTER;
+
+    return times_n ? each * (size_t)nranks : each;
+}
+
+static void start_lanes(rcclx_runner *run, const rcclx_plan *plan)
+{
+    rcclx_view *v = &run->view;
+    rcclx_team *t = run->team;
+
+    v->plan = plan;
+    if (plan->pieced) {
+        const size_t line = 64 / v->size;
+        size_t largest = run->largest / v->size;
+        if (plan->cut == RCCLX_CUT_EVEN) {
+            largest = v->count;
+        } else if (plan->cut == RCCLX_CUT_SPLIT) {
+            size_t begin;
+            rcclx_split(v->count, v->size, plan->nblocks, 0, &begin, &largest);
+        }
+        size_t slot = t->chunk / plan->nblocks;
+        if (slot > RCCLX_LANE_BYTES / (plan->nslots ? plan->nslots : 1u))
+            slot = RCCLX_LANE_BYTES / plan->nslots;
+        v->slot_count = slot / 64 * line;
+        v->npieces = (uint32_t)((largest + v->slot_count - 1) / v->slot_count);
+        v->nlanes = v->npieces > 1 ? RCCLX_NLANES : 1;
+    }
+    for (uint32_t l = 0; l < v->nlanes; l++) {
+        v->lane[l].pc = v->lane[l].turn = 0;
+        v->lane[l].finished = false;
+    }
+}
+
+/* All headers are in: find the peers' buffers, choose, and set the lanes up. */
+static void reach_peers(rcclx_runner *run)
+{
+    rcclx_team *t = run->team;
+    rcclx_view *v = &run->view;
+    const rcclx_op *op = &run->task->op;
+
+    for (int r = 0; r < t->nranks; r++) {
+        const rcclx_header *h = v->header[r];
+        run->place_in[r] = h->in;
+        run->place_out[r] = h->out;
+        v->in[r] = v->out[r] = NULL;
+        if (r == t->rank) {
+            v->in[r] = (char *)(uintptr_t)op->in;
+            v->out[r] = op->out;
+            continue;
+        }
+        if (h->in_bytes && others_read_mine(op, r))
+            v->in[r] = rcclx_peer_map(&t->peer[r], h->in, h->flags & RCCLX_HDR_IN_ARENA, h->in_bytes);
+        if (h->out_bytes && others_write_mine(op, r))
+            v->out[r] = rcclx_peer_map(&t->peer[r], h->out, h->flags & RCCLX_HDR_OUT_ARENA, h->out_bytes);
+    }
+}
+
+/* An all-to-all-v takes the peers' rows for this rank, and checks them. */
+static rcclx_status read_tables(rcclx_runner *run)
+{
+    rcclx_team *t = run->team;
+    rcclx_view *v = &run->view;
+    char text[RCCLX_ERROR_TEXT];
+
+    for (int r = 0; r < t->nranks; r++) {
+        const uint64_t *row = t->area[r]->table[run->seq & 1][t->rank];
+        v->peer_displ[r] = row[0];
+        if (v->header[r]->count > run->largest)
+            run->largest = v->header[r]->count;
+        if (row[1] == v->rcounts[r])
+            continue;
+        snprintf(text, sizeof(text), "rank %d: AlltoAllv (collective number %llu): expects %zu elements from rank %d, which "
+                 "sends %llu; recvcounts here must equal sendcounts there", t->rank, (unsigned long long)run->seq,
+                 v->rcounts[r], r, (unsigned long long)row[1]);
+        return rcclx_team_break(t, RCCLX_MISMATCH, text);
+    }
+    return RCCLX_OK;
+}
+
+static rcclx_status open_and_choose(rcclx_runner *run)
+{
+    rcclx_team *t = run->team;
+    rcclx_view *v = &run->view;
+    const rcclx_op *op = &run->task->op;
+    uint32_t all = ~0u, any = 0;
+    bool one = t->one_process;
+
+    for (int r = 0; r < t->nranks; r++) {
+        const uint32_t flags = v->header[r]->flags;
+        any |= flags;
+        all &= flags | (others_read_mine(op, r) ? 0 : RCCLX_HDR_DATA);
+    }
+    if (op->kind == RCCLX_ALL_TO_ALLV)
+        RCCLX_TRY(read_tables(run));
+    const bool wide = op->op == RCCLX_AVG && op->type <= RCCLX_U64;
+    const unsigned facts = (one || (all & RCCLX_HDR_IN_ARENA) ? RCCLX_FACT_IN_MAPPED : 0) |
+                           (one || (all & RCCLX_HDR_OUT_ARENA) ? RCCLX_FACT_OUT_MAPPED : 0) |
+                           (t->cma || one ? RCCLX_FACT_CMA : 0) | (any & RCCLX_HDR_OVERLAP ? 0 : RCCLX_FACT_APART) |
+                           (wide ? RCCLX_FACT_WIDE_AVG : 0);
+    const size_t nbytes = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count * v->size;
+    const rcclx_plan *plan = rcclx_pick_plan(run->pick, op->kind, op->root, nbytes, facts,
+                                             run->with_data && (all & RCCLX_HDR_DATA));
+    if (!plan)
+        return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
+    reach_peers(run);
+    run->streaming = run->in_bytes + run->out_bytes >= t->machine.cache_bytes;
+    start_lanes(run, plan);
+    return RCCLX_OK;
+}
+
+static rcclx_status run_lanes(rcclx_runner *run)
+{
+    rcclx_view *v = &run->view;
+    bool finished = true;
+
+    for (uint32_t l = 0; l < v->nlanes; l++) {
+        if (v->lane[l].finished)
+            continue;
+        const rcclx_lane_state s = rcclx_lane_run(v, (int)l);
+        if (s == RCCLX_LANE_FAILED)
+            return run->failure;
+        finished &= s == RCCLX_LANE_DONE;
+    }
+    return finished ? RCCLX_OK : RCCLX_AGAIN;
+}
+
+static rcclx_status finish(rcclx_runner *run, rcclx_status s)
+{
+    rcclx_team *t = run->team;
+    const rcclx_op *op = &run->task->op;
+
+    if (s == RCCLX_OK && op->bias && op->count) {
+        const void *src[2] = { op->out, op->bias };
+        void *dst[1] = { op->out };
+        const rcclx_reduce_args a = { .type = op->type, .op = op->op == RCCLX_AVG || op->op == RCCLX_PREMUL ? RCCLX_SUM : op->op,
+                                      .nsrc = 2, .ndst = 1, .src = src, .dst = dst, .count = op->count };
+        rcclx_reduce(&a);
+    }
+    if (s != RCCLX_OK && rcclx_team_broken(t) == RCCLX_OK)
+        s = rcclx_team_break(t, s, rcclx_last_error()); /* the peers wait for this rank */
+    if (s == RCCLX_OK) {
+        gp_publish(&t->area[t->rank]->done.value, run->seq);
+        rcclx_team_ring(t);
+    }
+    rcclx_team_now(t, 0);
+    run->task = NULL;
+    return s;
+}
+
+static rcclx_status advance(rcclx_runner *run)
+{
+    rcclx_team *t = run->team;
+    rcclx_task *task = run->task;
+    const rcclx_op *op = &task->op;
+
+    switch (task->state) {
+    case CREDIT:
+        if (!has_credit(run))
+            return RCCLX_AGAIN;
+        run->with_data = op->kind != RCCLX_ALL_TO_ALLV && slot_bytes(op, t->nranks) <= t->slot_max;
+        if (run->with_data && !t->algo[0] && slot_bytes(op, t->nranks) <= QUICK_BYTES) {
+            const rcclx_plan *plan = rcclx_pick_slot(run->pick, op->kind, op->root);
+            if (!plan)
+                return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
+            run->view.in[t->rank] = (char *)(uintptr_t)op->in;
+            run->view.out[t->rank] = op->out;
+            start_lanes(run, plan);
+            if (plan->steps[0].op != RCCLX_STEP_COPY || plan->steps[0].proto != RCCLX_PROTO_LL)
+                publish_header(run, true);
+            task->state = RUN;
+            return advance(run);
+        }
+        if (op->kind == RCCLX_ALL_TO_ALLV)
+            fill_table(run);
+        task->state = PUBLISH; /* fall through */
+    case PUBLISH:
+        publish_header(run, false);
+        task->state = OPEN; /* fall through */
+    case OPEN:
+        for (int r; (r = run->open_next) < t->nranks; run->open_next++) {
+            const int here = r == t->rank ? 1 : header_of(&run->view, r);
+            if (here == 1)
+                continue;
+            run->view.waiting = r;
+            return here ? run->failure : RCCLX_AGAIN;
+        }
+        RCCLX_TRY(open_and_choose(run));
+        task->state = RUN; /* fall through */
+    default:
+        return run_lanes(run);
+    }
+}
+
+rcclx_status rcclx_coll_poll(rcclx_task *task)
+{
+    rcclx_runner *run = task->op.team->runner;
+
+    if (task->state == NEW) {
+        if (run->task)
+            return RCCLX_AGAIN; /* the team's collectives run one after the other */
+        begin(task);
+        task->state = CREDIT;
+    }
+    const rcclx_status s = advance(run);
+    return s == RCCLX_AGAIN ? s : finish(run, s);
+}
+
+int rcclx_coll_waits_for(const rcclx_task *t)
+{
+    const rcclx_runner *run = t->op.team->runner;
+
+    return run->task == t && run->view.waiting != RCCLX_ALL ? run->view.waiting : -1;
+}
+
+/* --- made once a team ----------------------------------------------------------- */
+
+rcclx_status rcclx_runner_create(rcclx_team *t)
+{
+    rcclx_runner *run = t->runner = RCCLX_NEW(rcclx_runner);
+
+    if (!run)
+        return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for the executor", t->rank);
+    run->team = t;
+    run->view.rank = t->rank;
+    run->view.nranks = t->nranks;
+    run->view.publish = publish;
+    run->view.header_of = header_of;
+    run->view.move = rcclx_runner_move;
+    run->view.ring = ring;
+    for (int l = 0; l < RCCLX_NLANES; l++)
+        for (int r = 0; r < t->nranks; r++) {
+            run->view.lane[l].counter[r] = &t->area[r]->lane[l];
+            run->view.lane[l].scratch[r] = (char *)t->area[r]->scratch[l];
+        }
+    void *p = mmap(NULL, RCCLX_BOUNCE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    run->bounce = p == MAP_FAILED ? NULL : p;
+    if (!run->bounce)
+        return RCCLX_FAIL_ERRNO("rank %d: %d bytes for the bounce buffer", t->rank, RCCLX_BOUNCE_BYTES);
+    return rcclx_pick_create(&run->pick, t);
+}
+
+void rcclx_runner_destroy(rcclx_team *t)
+{
+    rcclx_runner *run = t->runner;
+
+    if (!run)
+        return;
+    if (run->bounce)
+        munmap(run->bounce, RCCLX_BOUNCE_BYTES);
+    rcclx_pick_destroy(run->pick);
+    rcclx_mem_free(run);
+    t->runner = NULL;
+}

@@ -1,0 +1,179 @@
+/* The data steps on the host.
+ *
+ *   all operands have an address:   one pass of rcclx_reduce or rcclx_copy
+ *   some do not (CMA):              part by part through a bounce buffer that stays in
+ *                                   the cache:
+ *
+ *      remote source --get--> bounce --+
+ *      mapped sources -----------------+--reduce--> home --put--> remote destinations
+ *
+ *   home is a mapped destination if there is one, else bounce as well. */
+#include "exec/runner.h"
+
+#include "device/reduce.h"
+
+#include <string.h>
+
+enum { PART = 128 << 10 };
+
+/* Where an operand's block begins in its buffer and how long it is, in elements. */
+typedef struct { size_t begin, length; } range;
+
+static range table_range(const rcclx_view *v, const rcclx_ref *ref, int block)
+{
+    if (ref->buf == RCCLX_OUT)
+        return (range){ v->rdispls[block], v->rcounts[block] };
+    if (ref->rank == v->rank)
+        return (range){ v->sdispls[block], v->scounts[block] };
+    return (range){ v->peer_displ[ref->rank], v->rcounts[ref->rank] };
+}
+
+static range block_range(const rcclx_view *v, const rcclx_ref *ref, int block)
+{
+    range r;
+
+    if (v->plan->cut == RCCLX_CUT_SPLIT)
+        rcclx_split(v->count, v->size, v->plan->nblocks, block, &r.begin, &r.length);
+    else if (v->plan->cut == RCCLX_CUT_EVEN)
+        r = (range){ v->count * (size_t)block, v->count };
+    else
+        r = table_range(v, ref, block);
+    return r;
+}
+
+static range cut_piece(const rcclx_view *v, range r, uint32_t piece)
+{
+    if (!v->plan->pieced)
+        return r;
+    const size_t skip = (size_t)piece * v->slot_count;
+    if (skip >= r.length)
+        return (range){ r.begin + r.length, 0 };
+    const size_t left = r.length - skip;
+    return (range){ r.begin + skip, left < v->slot_count ? left : v->slot_count };
+}
+
+/* An operand: its address, or NULL and the place in the peer's memory. */
+typedef struct { char *at; uint64_t place; int rank; } operand;
+
+static operand locate(const rcclx_runner *run, const rcclx_lane *l, const rcclx_step *s, const rcclx_ref *ref, int block,
+                      uint32_t piece, size_t *length)
+{
+    const rcclx_view *v = &run->view;
+    const bool slots = ref->buf == RCCLX_SCRATCH && s->proto == RCCLX_PROTO_SIMPLE;
+    const int r = ref->rank;
+
+    if (slots)
+        return (operand){ l->scratch[r] + (size_t)(ref->block + block) * v->slot_count * v->size, 0, r };
+    const range part = cut_piece(v, block_range(v, ref, ref->block + block), piece);
+    const size_t skip = part.begin * v->size;
+    *length = part.length;
+    if (ref->buf == RCCLX_SCRATCH)
+        return (operand){ v->slot[r] + skip, 0, r };
+    char *base = ref->buf == RCCLX_IN ? v->in[r] : v->out[r];
+    const uint64_t place = ref->buf == RCCLX_IN ? run->place_in[r] : run->place_out[r];
+    return (operand){ base ? base + skip : NULL, place + skip, r };
+}
+
+static void combine(const rcclx_runner *run, const rcclx_step *s, const void *const *src, void *const *dst, int ndst,
+                    const uint64_t *scalar, size_t count)
+{
+    const rcclx_op *op = &run->task->op;
+    const bool copy = s->op == RCCLX_STEP_COPY;
+
+    if (copy && ndst == 1) {
+        if (dst[0] != src[0])
+            rcclx_copy(dst[0], src[0], count * run->view.size, run->streaming);
+        return;
+    }
+    const rcclx_reduce_args a = {
+        .type = op->type, .op = copy ? RCCLX_COPY : op->op, .nsrc = s->nsrc, .ndst = ndst, .src = src, .dst = dst,
+        .count = count, .divisor = op->op == RCCLX_AVG && s->final ? run->view.nranks : 0,
+        .scalar = op->op == RCCLX_PREMUL && !copy ? scalar : NULL, .streaming = run->streaming,
+    };
+    rcclx_reduce(&a);
+}
+
+static uint64_t one_of(rcclx_type t)
+{
+    static const uint64_t one[RCCLX_TYPE_COUNT] = {
+        [RCCLX_I8] = 1, [RCCLX_U8] = 1, [RCCLX_I32] = 1, [RCCLX_U32] = 1, [RCCLX_I64] = 1, [RCCLX_U64] = 1,
+        [RCCLX_F16] = 0x3c00, [RCCLX_F32] = 0x3f800000, [RCCLX_F64] = 0x3ff0000000000000, [RCCLX_BF16] = 0x3f80,
+        [RCCLX_F8E4M3] = 0x38, [RCCLX_F8E5M2] = 0x3c,
+    };
+    return one[t];
+}
+
+/* Part by part, fetching and delivering what has no address here. */
+static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s, const operand *src, const operand *dst,
+                                   const uint64_t *scalar, size_t count)
+{
+    const size_t size = run->view.size;
+    int nfar = 0, nnear = 0;
+    const void *from[RCCLX_MAX_RANKS];
+    void *to[RCCLX_MAX_RANKS];
+
+    for (int i = 0; i < s->nsrc; i++)
+        nfar += !src[i].at;
+    size_t part = RCCLX_BOUNCE_BYTES / (size_t)(nfar + 1) / size;
+    if (part * size > PART)
+        part = PART / size;
+    for (size_t done = 0; done < count; done += part) {
+        const size_t n = count - done < part ? count - done : part, skip = done * size;
+        char *next = run->bounce;
+        nnear = 0;
+        for (int i = 0; i < s->ndst; i++)
+            if (dst[i].at)
+                to[nnear++] = dst[i].at + skip;
+        for (int i = 0; i < s->nsrc; i++) {
+            /* a plain copy needs no bounce when its destination can take it */
+            char *here = s->op == RCCLX_STEP_COPY && nnear ? to[0] : next;
+            from[i] = src[i].at ? src[i].at + skip : here;
+            if (src[i].at)
+                continue;
+            RCCLX_TRY(rcclx_peer_get(&run->team->peer[src[i].rank], here, src[i].place + skip, n * size));
+            next += part * size;
+        }
+        const void *home = nnear ? to[0] : s->op == RCCLX_STEP_COPY ? from[0] : next;
+        if (!nnear && s->op == RCCLX_STEP_REDUCE)
+            to[nnear++] = next;
+        if (nnear)
+            combine(run, s, from, to, nnear, scalar, n);
+        for (int i = 0; i < s->ndst; i++)
+            if (!dst[i].at)
+                RCCLX_TRY(rcclx_peer_put(&run->team->peer[dst[i].rank], dst[i].place + skip, home, n * size));
+    }
+    return RCCLX_OK;
+}
+
+int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, uint32_t piece, int block)
+{
+    rcclx_runner *run = (rcclx_runner *)v;
+    operand o[2 * RCCLX_MAX_RANKS];
+    const void *src[RCCLX_MAX_RANKS];
+    void *dst[RCCLX_MAX_RANKS];
+    uint64_t scalar[RCCLX_MAX_RANKS];
+    size_t count = v->slot_count;
+    bool far = false;
+    const rcclx_ref *ref = &v->plan->refs[s->first];
+    const bool premul = run->task->op.op == RCCLX_PREMUL;
+
+    for (int i = 0; i < s->nsrc + s->ndst; i++) {
+        o[i] = locate(run, l, s, &ref[i], block, piece, &count);
+        far |= !o[i].at;
+        if (i >= s->nsrc) {
+            dst[i - s->nsrc] = o[i].at;
+            continue;
+        }
+        src[i] = o[i].at;
+        if (premul)
+            scalar[i] = ref[i].raw ? run->scalar[ref[i].rank] : one_of(run->task->op.type);
+    }
+    if (!count)
+        return 0;
+    if (!far) {
+        combine(run, s, src, dst, s->ndst, scalar, count);
+        return 0;
+    }
+    run->failure = through_bounce(run, s, o, o + s->nsrc, scalar, count);
+    return run->failure != RCCLX_OK;
+}

@@ -1,0 +1,102 @@
+/* Which plan runs, remembered.
+ *
+ *   (kind, size class, facts, small)  -> algorithm   a byte a combination
+ *   (algorithm, kind, root)           -> plan        built when first needed
+ *
+ * Choosing prices every algorithm by walking its plans; that is done once a
+ * size class (a power of two, rounded up), so that all ranks, which agree on
+ * class, facts and machine, choose alike. */
+#include "exec/runner.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+enum { MAX_ALGOS = 16, CLASSES = 65, FACTS = 32 };
+
+struct rcclx_pick {
+    rcclx_team *team;
+    int         nalgos, slot;
+    bool        told;                                        /* a forced algorithm did not fit: logged */
+    uint8_t     choice[RCCLX_COLL_COUNT][CLASSES][FACTS][2]; /* algorithm + 1; 0: not chosen yet */
+    rcclx_plan *plans[MAX_ALGOS][RCCLX_COLL_COUNT];          /* nranks (roots) each */
+};
+
+rcclx_status rcclx_pick_create(rcclx_pick **out, rcclx_team *t)
+{
+    rcclx_pick *p = *out = RCCLX_NEW(rcclx_pick);
+
+    if (!p)
+        return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for the table of plans", t->rank);
+    p->team = t;
+    for (p->nalgos = 0; rcclx_algos[p->nalgos] && p->nalgos < MAX_ALGOS; p->nalgos++)
+        if (rcclx_algos[p->nalgos] == &rcclx_algo_slot)
+            p->slot = p->nalgos;
+    return RCCLX_OK;
+}
+
+void rcclx_pick_destroy(rcclx_pick *p)
+{
+    if (!p)
+        return;
+    for (int a = 0; a < MAX_ALGOS; a++)
+        for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
+            for (int r = 0; p->plans[a][k] && r < p->team->nranks; r++)
+                rcclx_plan_fini(&p->plans[a][k][r]);
+            rcclx_mem_free(p->plans[a][k]);
+        }
+    rcclx_mem_free(p);
+}
+
+static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root)
+{
+    rcclx_plan **roots = &p->plans[a][kind];
+
+    if (!*roots)
+        *roots = rcclx_mem_alloc((size_t)p->team->nranks * sizeof(**roots));
+    if (!*roots)
+        return NULL;
+    rcclx_plan *plan = &(*roots)[rcclx_kind_rooted(kind) ? root : 0];
+    if (!plan->nsteps) {
+        const rcclx_shape s = { kind, p->team->nranks, p->team->rank, root };
+        rcclx_algos[a]->build(plan, &s);
+        if (plan->status != RCCLX_OK) {
+            rcclx_plan_fini(plan);
+            return NULL;
+        }
+    }
+    return plan;
+}
+
+static int choose(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsigned facts, bool small)
+{
+    const rcclx_team *t = p->team;
+    const rcclx_shape s = { kind, t->nranks, t->rank, root };
+    bool unfit = false;
+    const rcclx_algo *a = rcclx_algo_choose(&s, nbytes, facts, small, t->ordered, t->algo, &t->machine, &unfit);
+
+    if (unfit && !p->told) {
+        p->told = true;
+        RCCLX_INFO_LOG(TUNING, "rank %d: %s of %zu bytes: the algorithm asked for (%s) does not fit, %s runs", t->rank,
+                       rcclx_kind_name(kind), nbytes, t->algo, a->name);
+    }
+    RCCLX_INFO_LOG(TUNING, "%s up to %zu bytes: algorithm %s (facts %#x)", rcclx_kind_name(kind), nbytes, a->name, facts);
+    for (int i = 0; i < p->nalgos; i++)
+        if (rcclx_algos[i] == a)
+            return i;
+    return p->slot;
+}
+
+const rcclx_plan *rcclx_pick_plan(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsigned facts, bool small)
+{
+    const int class = nbytes > 1 ? 64 - __builtin_clzll(nbytes - 1) : 0;
+    uint8_t *c = &p->choice[kind][class][facts & (FACTS - 1)][small];
+
+    if (!*c)
+        *c = (uint8_t)(choose(p, kind, root, class < 63 ? (size_t)1 << class : nbytes, facts, small) + 1);
+    return plan_of(p, *c - 1, kind, root);
+}
+
+const rcclx_plan *rcclx_pick_slot(rcclx_pick *p, rcclx_kind kind, int root)
+{
+    return plan_of(p, p->slot, kind, root);
+}

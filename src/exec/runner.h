@@ -1,0 +1,50 @@
+#ifndef RCCLX_EXEC_RUNNER_H
+#define RCCLX_EXEC_RUNNER_H
+
+/* Private to exec/: the collective a team is in, and what it remembers from
+ * earlier ones. One a team; made at init, so that running allocates nothing but
+ * the first time a plan is needed. */
+#include "exec/lane.h"
+#include "exec/task.h"
+
+typedef struct rcclx_pick rcclx_pick; /* pick.c: which plan, remembered */
+
+enum { RCCLX_BOUNCE_BYTES = 1 << 20 };
+
+struct rcclx_runner {
+    rcclx_view   view;      /* first: the lanes hand back &view */
+    rcclx_team  *team;
+    rcclx_task  *task;      /* NULL: idle */
+    uint32_t     sig;
+    uint64_t     seq;
+    size_t       in_bytes, out_bytes;
+    bool         with_data, published, opened;
+    int          open_next; /* OPEN has seen the headers of ranks before this one */
+    size_t       largest;   /* all-to-all-v: bytes of the largest block of any rank */
+    uint64_t     scalar[RCCLX_MAX_RANKS];
+    uint64_t     place_in[RCCLX_MAX_RANKS], place_out[RCCLX_MAX_RANKS]; /* for get and put */
+    rcclx_status failure;   /* of a step */
+    bool         streaming; /* beyond the caches: non-temporal stores */
+    char        *bounce;    /* RCCLX_BOUNCE_BYTES, for get and put */
+    rcclx_pick  *pick;
+};
+
+/* coll.c */
+rcclx_status      rcclx_runner_create(rcclx_team *t);
+void              rcclx_runner_destroy(rcclx_team *t);
+
+/* pick.c */
+rcclx_status      rcclx_pick_create(rcclx_pick **p, rcclx_team *t);
+void              rcclx_pick_destroy(rcclx_pick *p);
+/* The plan for this operation; facts as algo.h wants them. NULL: out of memory. */
+const rcclx_plan *rcclx_pick_plan(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsigned facts, bool small);
+const rcclx_plan *rcclx_pick_slot(rcclx_pick *p, rcclx_kind kind, int root);
+
+/* move.c */
+int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, uint32_t piece, int block);
+
+/* Bytes of the buffers a rank passes to a collective. */
+size_t rcclx_in_bytes(const rcclx_op *op, int nranks, int rank);
+size_t rcclx_out_bytes(const rcclx_op *op, int nranks, int rank);
+
+#endif

@@ -1,0 +1,144 @@
+/* A team's beginning, end, and what ends it early.
+ *
+ * The first cause that breaks a team is kept and told: locally to every later
+ * call, to the peers through this rank's area (state FAILED and the text) and
+ * the segment's `failed` word, which a waiting rank looks at. Abort only sets a
+ * word; whoever runs an operation sees it. */
+#include "exec/runner.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/option.h"
+
+#include <string.h>
+#include <time.h>
+
+static void tell(rcclx_team *t, rcclx_rank_state state, rcclx_status s, const char *text)
+{
+    rcclx_ident *me = &t->area[t->rank]->ident;
+
+    if (atomic_load(&me->state) == RCCLX_RANK_FAILED)
+        return;
+    me->status = (int32_t)s;
+    strncpy(me->text, text, sizeof(me->text) - 1);
+    atomic_store_explicit(&me->state, (uint32_t)state, memory_order_release);
+    atomic_fetch_add(&t->segment.head->failed, 1);
+    rcclx_team_ring(t);
+}
+
+rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text)
+{
+    bool first = false;
+
+    pthread_mutex_lock(&t->cause_lock);
+    if (!atomic_load(&t->broken)) {
+        first = true;
+        strncpy(t->cause, text, sizeof(t->cause) - 1);
+        atomic_store_explicit(&t->broken, (uint32_t)s, memory_order_release);
+    }
+    s = (rcclx_status)atomic_load(&t->broken);
+    pthread_mutex_unlock(&t->cause_lock);
+    rcclx_last_error_set(t->cause);
+    if (first) {
+        rcclx_alert(__FILE__, __LINE__, "%s", t->cause);
+        tell(t, RCCLX_RANK_FAILED, s, t->cause);
+    }
+    return s;
+}
+
+rcclx_status rcclx_team_broken(rcclx_team *t)
+{
+    const uint32_t s = atomic_load_explicit(&t->broken, memory_order_acquire);
+
+    if (__builtin_expect(!s && !atomic_load_explicit(&t->aborted, memory_order_relaxed), 1))
+        return RCCLX_OK;
+    if (s) {
+        rcclx_last_error_set(t->cause);
+        return (rcclx_status)s;
+    }
+    rcclx_last_error_set("the communicator was aborted (ncclCommAbort); make a new one");
+    return RCCLX_ABORTED;
+}
+
+void rcclx_team_abort(rcclx_team *t)
+{
+    char text[64];
+
+    atomic_store(&t->aborted, 1);
+    snprintf(text, sizeof(text), "rank %d aborted its communicator", t->rank);
+    if (t->segment.head)
+        tell(t, RCCLX_RANK_FAILED, RCCLX_ABORTED, text);
+}
+
+/* The same looks a waiting operation takes, without one. */
+rcclx_status rcclx_team_poll(rcclx_team *t)
+{
+    rcclx_status s = rcclx_team_broken(t);
+    char text[RCCLX_ERROR_TEXT];
+
+    for (int r = 0; s == RCCLX_OK && r < t->nranks; r++) {
+        const rcclx_ident *id = &t->area[r]->ident;
+        const uint32_t state = atomic_load_explicit(&id->state, memory_order_acquire);
+        if (r == t->rank || state == RCCLX_RANK_CLOSED)
+            continue;
+        if (state == RCCLX_RANK_FAILED)
+            snprintf(text, sizeof(text), "rank %d of %d: rank %d failed: %.700s", t->rank, t->nranks, r, id->text);
+        else if (rcclx_life_dead(t->peer[r].life) && atomic_load(&id->state) != RCCLX_RANK_CLOSED)
+            snprintf(text, sizeof(text), "rank %d of %d: rank %d (pid %d) has ended; abort this communicator and make a new "
+                     "one without it", t->rank, t->nranks, r, t->peer[r].pid);
+        else
+            continue;
+        s = rcclx_team_break(t, state == RCCLX_RANK_FAILED && id->status == RCCLX_MISMATCH ? RCCLX_MISMATCH : RCCLX_PEER_LOST,
+                             text);
+    }
+    return s;
+}
+
+/* Tests start the message numbers of pairs near a wrap, too. */
+static void start_pairs(rcclx_team *t)
+{
+    rcclx_area *me = t->area[t->rank];
+
+    for (int r = 0; r < t->nranks; r++) {
+        t->sent[r] = t->received[r] = t->sending[r] = t->receiving[r] = t->seq;
+        atomic_store(&me->taken[r].value, t->seq);
+        for (int i = 0; i < RCCLX_FIFO_SLOTS; i++)
+            atomic_store(&me->fifo[r].slots[i].seq, t->seq);
+    }
+}
+
+rcclx_status rcclx_team_start(rcclx_team *t)
+{
+    pthread_mutex_init(&t->cause_lock, NULL);
+    t->timeout = rcclx_option_real(RCCLX_OPT_TIMEOUT);
+    t->warn_after = rcclx_option_real(RCCLX_OPT_WARN_AFTER);
+    const int64_t spin = rcclx_option_int(RCCLX_OPT_SPIN_US);
+    t->spin_ns = spin >= 0 ? spin * 1000 : t->crowded ? 0 : 200000;
+    t->seq = t->credit = (uint64_t)rcclx_option_int(RCCLX_OPT_SEQ_START);
+    rcclx_area *me = t->area[t->rank];
+    atomic_store(&me->done.value, t->seq);
+    for (int l = 0; l < RCCLX_NLANES; l++)
+        atomic_store(&me->lane[l].value, RCCLX_MARK(t->seq, 0, 0));
+    for (int i = 0; i < RCCLX_NSLOTS; i++)
+        atomic_store(&me->header[i].seq, t->seq);
+    if (t->seq)
+        start_pairs(t);
+    return rcclx_runner_create(t);
+}
+
+void rcclx_team_drain(rcclx_team *t)
+{
+    const uint64_t last = atomic_load(&t->tickets);
+
+    while ((int64_t)(atomic_load_explicit(&t->serving, memory_order_acquire) - last) < 0) {
+        const struct timespec nap = { 0, 100000 };
+        nanosleep(&nap, NULL);
+    }
+}
+
+void rcclx_team_stop(rcclx_team *t)
+{
+    if (t->segment.head && t->runner && !atomic_load(&t->broken) && !atomic_load(&t->aborted))
+        tell(t, RCCLX_RANK_CLOSED, RCCLX_OK, "");
+    rcclx_runner_destroy(t);
+}
