@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-static rcclx_process_state state = { .lock = PTHREAD_MUTEX_INITIALIZER };
+static rcclx_process_state state;
 static pthread_once_t      once = PTHREAD_ONCE_INIT;
 
 void rcclx_random(void *buf, unsigned nbytes)
@@ -47,6 +47,7 @@ static uint64_t host_hash(void)
 static void fill(void)
 {
     pthread_mutex_init(&state.lock, NULL);
+    pthread_mutex_init(&state.posting, NULL);
     state.pid = (int)getpid();
     state.host = host_hash();
     rcclx_random(&state.key, sizeof(state.key));

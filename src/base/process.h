@@ -9,6 +9,7 @@
  * only its own file uses. A child made by fork() starts with an empty one. */
 typedef struct {
     pthread_mutex_t lock;      /* guards the pointers below while they are set up */
+    pthread_mutex_t posting;   /* exec/group.c: several turns, or a turn and a queue, in one go */
     int             pid;
     uint64_t        host;      /* same number = same machine and same boot */
     uint64_t        key;       /* random; tells this process from every other */

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -41,9 +42,6 @@ typedef struct {
 } group;
 
 static _Thread_local group here;
-
-/* Posting to several teams or to a queue happens under one lock; see above. */
-static pthread_mutex_t posting = PTHREAD_MUTEX_INITIALIZER;
 
 /* --- running ------------------------------------------------------------------- */
 
@@ -193,14 +191,15 @@ static rcclx_status post_batch(const rcclx_task *tasks, int n, void *stream)
 
     if (!b)
         return RCCLX_FAIL(RCCLX_NOMEM, "no memory for a batch of %d operations", n);
-    pthread_mutex_lock(&posting);
+    pthread_mutex_lock(&rcclx_process()->posting);
     take_turns(b);
     rcclx_status s = stream ? rcclx_stream_push(stream, b) : RCCLX_OK;
-    pthread_mutex_unlock(&posting);
-    if (stream)
+    pthread_mutex_unlock(&rcclx_process()->posting);
+    if (stream && s == RCCLX_OK)
         return s; /* the stream's worker runs and frees it */
     rcclx_batch_wait_turns(b);
-    s = rcclx_batch_run(b->left, b->ntasks);
+    if (!stream)
+        s = rcclx_batch_run(b->left, b->ntasks);
     rcclx_batch_pass_turns(b);
     rcclx_mem_free(b);
     return s;

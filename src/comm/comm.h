@@ -1,0 +1,93 @@
+#ifndef RCCLX_COMM_COMM_H
+#define RCCLX_COMM_COMM_H
+
+#include "comm/config.h"
+#include "exec/exec.h"
+
+/* Communicators: how ranks find each other, and a communicator's life.
+ *
+ *   unique id --> bootstrap (ranks meet, get the shared memory) --> init (map, test the
+ *   ways, agree) --> team (exec/) --> operations ... --> destroy or abort
+ *
+ * A handle (ncclComm_t) is an index and a generation, not an address: a stale or
+ * foreign one is recognised. Whoever uses a communicator holds it (acquire) until
+ * release; it is freed when destroyed and nobody holds it. */
+
+#define RCCLX_UNIQUE_ID_BYTES 128
+
+typedef struct { unsigned char bytes[RCCLX_UNIQUE_ID_BYTES]; } rcclx_unique_id;
+
+typedef enum { RCCLX_COMM_INIT, RCCLX_COMM_READY, RCCLX_COMM_FINALIZED, RCCLX_COMM_FAILED } rcclx_comm_state;
+
+typedef struct rcclx_redop_slot {
+    bool       used;
+    rcclx_type type;
+    uint64_t   scalar;
+} rcclx_redop_slot;
+
+enum { RCCLX_MAX_REDOPS = 256 };
+
+typedef struct rcclx_comm {
+    rcclx_team        team;
+    rcclx_comm_config config;
+    void             *handle;
+    int               nranks, rank, device;
+    _Atomic uint32_t  state;    /* rcclx_comm_state; set-up may go on in a thread (non-blocking) */
+    _Atomic int       holders;
+    _Atomic uint32_t  closing;  /* destroy or abort has taken the handle back */
+    rcclx_status      failure;  /* FAILED: why, and its text in team.cause */
+    pthread_mutex_t   lock;     /* guards redops, registered */
+    rcclx_redop_slot  redops[RCCLX_MAX_REDOPS];
+    int               registered; /* buffers registered and not deregistered */
+} rcclx_comm;
+
+/* --- handles -------------------------------------------------------------- */
+
+/* The communicator of a handle, held. NULL: *why is ARGUMENT (with a last-error text that names `call`). */
+rcclx_comm *rcclx_comm_acquire(const void *handle, const char *call, rcclx_status *why);
+/* The same, but only one whose set-up is over and good; USAGE/AGAIN/first cause otherwise. */
+rcclx_comm *rcclx_comm_acquire_ready(const void *handle, const char *call, rcclx_status *why);
+void        rcclx_comm_release(rcclx_comm *c);
+
+/* --- life ------------------------------------------------------------------ */
+
+rcclx_status rcclx_unique_id_create(rcclx_unique_id *id);
+/* Write an id that meets at host:port, the same on every rank; `token_text` (any words all ranks share)
+ * keeps strangers out. Rank 0 must call rcclx_unique_id_serve before the others can be answered. */
+rcclx_status rcclx_unique_id_at(rcclx_unique_id *id, const char *host_port, const char *token_text);
+rcclx_status rcclx_unique_id_serve(const rcclx_unique_id *id);
+
+/* Collective over all ranks. Non-blocking configurations return AGAIN and go on in a thread;
+ * *handle is set at once. Inside a group the work happens at its end. */
+rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *id, int rank, int device,
+                             const rcclx_comm_config *config);
+/* nranks ranks of this process; devices may be NULL. */
+rcclx_status rcclx_comm_init_all(void **handles, int nranks, const int *devices, const rcclx_comm_config *config);
+/* color < 0: take part, get no communicator (*handle NULL). config NULL: the parent's. */
+rcclx_status rcclx_comm_split(rcclx_comm *parent, int color, int key, void **handle, const rcclx_comm_config *config);
+
+rcclx_status rcclx_comm_finalize(rcclx_comm *c);
+/* Take the handle back; the memory goes when the last holder releases. Destroy first waits for
+ * queued operations; abort ends them. Both are local and bounded. */
+rcclx_status rcclx_comm_destroy(const void *handle);
+rcclx_status rcclx_comm_abort(const void *handle);
+
+/* OK, AGAIN (set-up goes on), or what broke the communicator; looks at the peers, never waits. */
+rcclx_status rcclx_comm_async_error(rcclx_comm *c);
+
+/* --- operators, memory ------------------------------------------------------ */
+
+/* Pre-multiplied sum: the scalar's bits in the low bytes. *index counts from 0. FULL table: USAGE. */
+rcclx_status rcclx_redop_create(rcclx_comm *c, rcclx_type type, uint64_t scalar, int *index);
+rcclx_status rcclx_redop_destroy(rcclx_comm *c, int index);
+/* false: no such operator. */
+bool         rcclx_redop_get(rcclx_comm *c, int index, rcclx_type *type, uint64_t *scalar);
+
+/* --- looking ----------------------------------------------------------------- */
+
+void rcclx_comm_dump(FILE *out, rcclx_comm *c, bool json);
+/* Bytes of shared memory this rank's communicator has touched, and of what it allocated. */
+size_t rcclx_comm_bytes(const rcclx_comm *c);
+int  rcclx_comm_count(void); /* alive in this process */
+
+#endif
