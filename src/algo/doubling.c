@@ -73,6 +73,7 @@ static void all_reduce(rcclx_plan *p, int n, int me)
     const bool pair = me < 2 * extra;
     const int seat = pair ? me / 2 : me - extra;
 
+    rcclx_part_slots(p, levels + 1);
     if (pair && me % 2) {
         folded(p, me, levels);
         return;

@@ -10,6 +10,8 @@
  * A slot is written again only when its readers have said so: by a later signal
  * of theirs in the same piece, or by a wait for the lane's previous piece (lag).
  * Waiting for all headers first guards against the previous operation. */
+#include "algo/parts.h"
+
 #include "algo/algo.h"
 
 enum { FILLED = 1, TAKEN = 2, FREED = 3 };
@@ -123,6 +125,7 @@ static void all_to_all(rcclx_plan *p, int n, int me)
 /* The root fills, the others take: broadcast (one slot for all) and scatter (a slot each). */
 static void from_root(rcclx_plan *p, int n, int me, int root, bool scatter)
 {
+    rcclx_part_slots(p, scatter ? n : 1); /* on every rank, whichever slots it names */
     if (me != root) {
         rcclx_wait(p, root, FILLED, 0);
         fetch(p, root, scatter ? me : 0, 0);
