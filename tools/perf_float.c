@@ -1,0 +1,28 @@
+/* Numbers in the floating-point types of 16 and 8 bits, written out from the
+ * definition and independent of the library under test.
+ *
+ *   bits = sign | exponent field | mantissa m bits
+ *
+ * A finite x with 2^e <= |x| < 2^(e+1), e not below the least normal exponent,
+ * is rounded to a multiple of 2^(e-m); counting those multiples from the least
+ * normal binade on gives exponent field and mantissa in one number, and a carry
+ * of the rounding goes where it should. */
+#include "perf_data.h"
+
+#include "nccl.h"
+
+#include <math.h>
+
+uint16_t perf_float_bits(int type, double x)
+{
+    const int mantissa = type == ncclFloat16 ? 10 : type == ncclBfloat16 ? 7 : type == ncclFloat8e4m3 ? 3 : 2;
+    const int least    = type == ncclBfloat16 ? -126 : type == ncclFloat8e4m3 ? -6 : -14;
+    const int top      = type == ncclFloat16 || type == ncclBfloat16 ? 15 : 7;
+    int       e;
+    double    units;
+
+    frexp(x, &e);
+    e = x == 0 || e - 1 < least ? least : e - 1;
+    units = rint(ldexp(fabs(x), mantissa - e));
+    return (uint16_t)(((unsigned)signbit(x) ? 1u << top : 0u) | ((unsigned)units + ((unsigned)(e - least) << mantissa)));
+}

@@ -1,0 +1,297 @@
+/* `rcclx perf` and the *_perf names: one table of options. The two differ in
+ * what -n means (ranks here, iterations there) and in their defaults. */
+#include "perf.h"
+
+#include "tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    OPT_RANKS = 1, OPT_ITERS, OPT_JSON, OPT_DEVICE, OPT_DIRTY, OPT_PLAIN, OPT_LIB, OPT_VS, OPT_LOW, OPT_HELP
+};
+
+#define COMMON_OPTIONS                                                                            \
+    {'b', 'b', "minbytes", "SIZE", "smallest size (K, M, G accepted)"},                           \
+    {'e', 'e', "maxbytes", "SIZE", "largest size"},                                               \
+    {'i', 'i', "stepbytes", "SIZE", "from one size to the next by adding"},                       \
+    {'f', 'f', "stepfactor", "X", "... or by multiplying"},                                       \
+    {'w', 'w', "warmup_iters", "N", "calls before the clock starts"},                             \
+    {'m', 'm', "agg_iters", "N", "calls in one group"},                                           \
+    {'N', 'N', "run_cycles", "N", "repeat the sweep; 0: for ever"},                               \
+    {'t', 't', "nthreads", "N", "threads a process, each with ranks of its own"},                 \
+    {'g', 'g', "ngpus", "N", "ranks a thread"},                                                   \
+    {'p', 'p', "parallel_init", "0|1", "accepted; threads always initialise in parallel"},        \
+    {'c', 'c', "check", "N", "calls whose results are checked (0: none)"},                        \
+    {'o', 'o', "op", "OP", "sum prod min max avg mulsum all"},                                    \
+    {'d', 'd', "datatype", "TYPE", "int8 uint8 int32 uint32 int64 uint64 half float double\n"     \
+     "                                bfloat16 f8e4m3 f8e5m2 all"},                               \
+    {'r', 'r', "root", "R", "root of rooted collectives, or all"},                                \
+    {'z', 'z', "blocking", "0..3", "wait after every call (2, 3: and for all ranks)"},            \
+    {'y', 'y', "stream_null", "0|1", "0: queue on a stream; 1, the default here: call and wait"}, \
+    {'T', 'T', "timeout", "S", "give up, with exit code 124, after S seconds"},                   \
+    {'G', 'G', "cudagraph", "N", "graph launches: only 0 without a GPU"},                         \
+    {'C', 'C', "report_cputime", "0|1", "time until the call returns, not until it is done"},     \
+    {'S', 'S', "report_timestamps", "0|1", "when each row was measured"},                         \
+    {'J', 'J', "output_file", "FILE", "results as JSON to a file, beside the table"},             \
+    {'a', 'a', "average", "0..3", "time of rank 0, average (default), least, most of ranks"},     \
+    {'R', 'R', "local_register", "0..2", "register buffers: no, locally, as a window"},           \
+    {'x', 'x', "cta_policy", "N", "CTA policy of the communicator"},                              \
+    {'u', 'u', "unalign", "N", "move the buffers by N elements"},                                 \
+    {'M', 'M', "memory_report", "0|1", "memory of the processes"},                                \
+    {OPT_JSON, 0, "json", "[FILE]", "results as JSON to standard output, or to FILE"},            \
+    {OPT_DEVICE, 0, "device", "D", "host, cuda, hip or auto"},                                    \
+    {OPT_DIRTY, 0, "dirty", NULL, "rewrite inputs before every timed call; median"},              \
+    {OPT_PLAIN, 0, "plain", NULL, "buffers from malloc, not ncclMemAlloc"},                       \
+    {OPT_LIB, 0, "lib", "FILE", "library to measure (default ../lib/libnccl.so.2)"},              \
+    {OPT_VS, 0, "vs", "FILE", "a second library, measured in turns on the same buffers"},         \
+    {OPT_LOW, 0, "low-precision", "X", NULL},                                                     \
+    {'D', 'D', "device_implementation", "N", NULL}, {'V', 'V', "device_cta_count", "N", NULL},    \
+    {'I', 'I', "iteration_stats", "N", NULL}, {'K', 'K', "stats_skip", "N", NULL},                \
+    {OPT_HELP, 'h', "help", NULL, "this text"}, {0, 0, NULL, NULL, NULL}
+
+static const tool_option perf_options[] = {
+    {OPT_RANKS, 'n', "ranks", "N", "start N ranks on this machine"},
+    {OPT_ITERS, 0, "iters", "N", "timed calls (default 20)"},
+    COMMON_OPTIONS,
+};
+
+static const tool_option tests_options[] = {
+    {OPT_ITERS, 'n', "iters", "N", "timed calls (default 20)"},
+    {OPT_RANKS, 0, "ranks", "N", "start N ranks on this machine"},
+    COMMON_OPTIONS,
+};
+
+static int help(const perf_config *c)
+{
+    if (c->tests)
+        printf("%s_perf [options]: measure and check %s\n\n", c->op->word, c->op->call);
+    else
+        fputs("rcclx perf COLLECTIVE [options]: measure and check a collective\n\n  collectives:", stdout);
+    for (const perf_op *op = perf_ops; !c->tests && op->word; op++)
+        printf(" %s", op->word);
+    fputs(c->tests ? "" : "\n\n", stdout);
+    tool_options_print(stdout, c->tests ? tests_options : perf_options);
+    fputs(c->tests ? "\nDefaults: -b 32M -e 32M, one rank" : "\nDefaults: -b 8 -e 16M -f 2, as many ranks as cores", stdout);
+    fputs(" unless started by torchrun, mpirun, srun or\n"
+          "rcclx run, whose rank this process then is. Environment: NCCL_TESTS_MIN_BW=x fails the run\n"
+          "if the average bus bandwidth is below 0.9 x.\n"
+          "\n"
+          "Exit codes: 0 right; 1 wrong results or too slow; 2 bad command line; 3 a library or the\n"
+          "system refused; 124 time-out; 128 + n a rank was killed by signal n.\n",
+          stdout);
+    return TOOL_OK;
+}
+
+static int set_type(const tool_args *a, perf_config *c)
+{
+    const char *names[ncclNumTypes], *near;
+
+    c->type = strcmp(a->value, "all") ? perf_type_find(a->value) : -1;
+    if (c->type >= 0 || !strcmp(a->value, "all"))
+        return TOOL_OK;
+    for (int t = 0; t < ncclNumTypes; t++)
+        names[t] = perf_type_name(t);
+    near = tool_nearest(a->value, names, ncclNumTypes);
+    return tool_usage(a->who, "%s %s: no such type%s%s (see --help)", a->asked, a->value, near ? "; the nearest is " : "",
+                      near ? near : "");
+}
+
+static int set_redop(const tool_args *a, perf_config *c)
+{
+    c->redop = strcmp(a->value, "all") ? perf_redop_find(a->value) : -1;
+    if (c->redop >= 0 || !strcmp(a->value, "all"))
+        return TOOL_OK;
+    return tool_usage(a->who, "%s %s: no such operator; there are sum, prod, min, max, avg, mulsum and all", a->asked,
+                      a->value);
+}
+
+static int set_device(const tool_args *a, perf_config *c)
+{
+    const int which = tool_word_index("host|cuda|hip|auto", a->value);
+
+    if (which < 0)
+        return tool_usage(a->who, "%s %s: the devices are host, cuda, hip and auto", a->asked, a->value);
+    if (which == 1 || which == 2)
+        return tool_fail(a->who, "--device %s: this build measures host memory only; use --device host", a->value);
+    c->device = which == 0 ? "host" : "auto";
+    return TOOL_OK;
+}
+
+static int refuse(const tool_args *a, const char *why)
+{
+    return tool_usage(a->who, "%s %s: %s", a->asked, a->value, why);
+}
+
+static int flag(const tool_args *a, bool *result)
+{
+    int       x    = 0;
+    const int code = tool_int(a, 0, 1, &x);
+
+    *result = x;
+    return code;
+}
+
+/* --json may be followed by a file; the collective is not one. */
+static int set_json(tool_args *a, perf_config *c)
+{
+    const int at = a->at;
+
+    c->json = true;
+    if (!a->value) {
+        c->json_file = tool_args_maybe(a);
+        if (c->json_file && !c->op && perf_op_find(c->json_file)) {
+            c->json_file = NULL;
+            a->at        = at;
+        }
+    } else {
+        c->json_file = a->value;
+    }
+    return TOOL_OK;
+}
+
+static int set_file(tool_args *a, perf_config *c)
+{
+    c->json      = true;
+    c->json_file = a->value;
+    return TOOL_OK;
+}
+
+static int set_root(const tool_args *a, perf_config *c)
+{
+    if (!strcmp(a->value, "all")) {
+        c->root = -1;
+        return TOOL_OK;
+    }
+    return tool_int(a, -1, PERF_MAX_RANKS - 1, &c->root);
+}
+
+static int set_factor(const tool_args *a, perf_config *c)
+{
+    const int code = tool_real(a, 0, &c->factor);
+
+    if (code == TOOL_OK && c->factor <= 1 && c->factor != 0)
+        return refuse(a, "a factor must be greater than 1");
+    return code;
+}
+
+static int set_graph(const tool_args *a)
+{
+    int       launches = 0;
+    const int code     = tool_int(a, 0, 1 << 20, &launches);
+
+    return code == TOOL_OK && launches ? refuse(a, "graphs need a GPU, and this build measures host memory") : code;
+}
+
+/* Options that ask for what is done on a GPU: harmless at 0. */
+static int set_gpu_only(const tool_args *a)
+{
+    return strcmp(a->value, "0") ? refuse(a, "only for GPUs, and this build measures host memory") : TOOL_OK;
+}
+
+static int set(tool_args *a, perf_config *c, int id)
+{
+    int ignored;
+
+    switch (id) {
+    case OPT_RANKS: return tool_int(a, 1, PERF_MAX_RANKS, &c->nprocs);
+    case OPT_ITERS: return tool_int(a, 0, 1 << 30, &c->iters);
+    case OPT_JSON: return set_json(a, c);
+    case OPT_DEVICE: return set_device(a, c);
+    case OPT_DIRTY: c->dirty = true; return TOOL_OK;
+    case OPT_PLAIN: c->plain = true; return TOOL_OK;
+    case OPT_LIB: c->lib = a->value; return TOOL_OK;
+    case OPT_VS: c->vs = a->value; return TOOL_OK;
+    case OPT_LOW: return refuse(a, "low precision is not in this version; leave the option out");
+    case 'b': return tool_size(a, &c->min);
+    case 'e': return tool_size(a, &c->max);
+    case 'i': c->factor = 0; return tool_size(a, &c->step);
+    case 'f': return set_factor(a, c);
+    case 'w': return tool_int(a, 0, 1 << 30, &c->warmup);
+    case 'm': return tool_int(a, 1, 1 << 16, &c->agg);
+    case 'N': return tool_int(a, 0, 1 << 30, &c->cycles);
+    case 't': return tool_int(a, 1, PERF_MAX_RANKS, &c->threads);
+    case 'g': return tool_int(a, 1, PERF_MAX_RANKS, &c->per_thread);
+    case 'p': return tool_int(a, 0, 1, &ignored);
+    case 'c': return tool_int(a, 0, 1 << 30, &c->check);
+    case 'o': return set_redop(a, c);
+    case 'd': return set_type(a, c);
+    case 'r': return set_root(a, c);
+    case 'z': return tool_int(a, 0, 3, &c->blocking);
+    case 'y': return tool_int(a, 0, 1, &c->null_stream);
+    case 'T': return tool_real(a, 0, &c->timeout_s);
+    case 'G': return set_graph(a);
+    case 'C': return flag(a, &c->cputime);
+    case 'S': return flag(a, &c->timestamp);
+    case 'J': return set_file(a, c);
+    case 'a': return tool_int(a, 0, 3, &c->average);
+    case 'R': return tool_int(a, 0, 2, &c->registration);
+    case 'x': return tool_int(a, 0, 2, &c->cta);
+    case 'u': return tool_int(a, 0, 256, &c->unalign);
+    case 'M': return flag(a, &c->memory);
+    default: return set_gpu_only(a);
+    }
+}
+
+static int set_collective(const tool_args *a, perf_config *c)
+{
+    const char *near = perf_op_nearest(a->value);
+
+    if (c->op)
+        return tool_usage(a->who, "what is '%s' for? The collective is %s already", a->value, c->op->word);
+    c->op = perf_op_find(a->value);
+    if (c->op)
+        return TOOL_OK;
+    return near ? tool_usage(a->who, "unknown collective '%s'; the nearest is %s (see --help)", a->value, near)
+                : tool_usage(a->who, "unknown collective '%s' (see --help)", a->value);
+}
+
+/* One end of the sizes given alone moves the other, if it must. */
+static int check(const char *who, perf_config *c, bool min_given, bool max_given)
+{
+    if (c->min > c->max && min_given && !max_given)
+        c->max = c->min;
+    if (c->min > c->max && max_given && !min_given)
+        c->min = c->max;
+    if (!c->op)
+        return tool_usage(who, "which collective? For example: rcclx perf all_reduce -n 4");
+    if (c->min > c->max)
+        return tool_usage(who, "the smallest size (%zu bytes, -b) is larger than the largest (%zu bytes, -e)", c->min,
+                          c->max);
+    if (!c->factor && !c->step && c->min != c->max)
+        return tool_usage(who, "-i 0 never gets from -b to -e; give -i or -f");
+    return TOOL_OK;
+}
+
+int tool_perf(int argc, char **argv, const char *collective)
+{
+    perf_config c = {.argc = argc, .argv = argv, .threads = 1, .per_thread = 1, .min = 8, .max = 16 << 20, .factor = 2,
+                     .step = 1 << 20, .iters = 20, .agg = 1, .warmup = 5, .cycles = 1, .check = 1, .type = ncclFloat32,
+                     .null_stream = 1, .average = 1};
+    tool_args   a = {.who = "perf", .options = perf_options, .argc = argc, .argv = argv, .at = 1};
+    bool        min_given = false, max_given = false;
+    int         id, code = TOOL_OK;
+
+    if (collective) {
+        c.tests  = true;
+        c.min    = c.max = 32 << 20;
+        c.factor = 0;
+        c.warmup = 1;
+        c.op     = perf_op_find(collective);
+        if (!c.op)
+            return tool_usage("perf", "called as %s_perf, which is no known collective (see rcclx perf --help)", collective);
+        a.options = tests_options;
+    }
+    while (code == TOOL_OK && (id = tool_args_next(&a)) != TOOL_ARGS_END) {
+        if (id == TOOL_ARGS_BAD)
+            return TOOL_USAGE;
+        if (id == OPT_HELP)
+            return help(&c);
+        min_given |= id == 'b';
+        max_given |= id == 'e';
+        code = id == TOOL_ARGS_WORD ? set_collective(&a, &c) : set(&a, &c, id);
+    }
+    if (code == TOOL_OK)
+        code = check("perf", &c, min_given, max_given);
+    return code == TOOL_OK ? perf_launch(&c) : code;
+}
