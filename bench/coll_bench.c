@@ -15,9 +15,12 @@
  * the big buffer of the collective. mode: "hot" calls in a loop on buffers
  * that nobody writes; "dirty" lets every rank rewrite its whole send buffer
  * and meet the others in the barrier before each call, and times the call
- * alone. memory: "best" or "plain" (malloc). The reply is "nanoseconds wrong":
- * the mean of one call on the slowest rank, and how many elements were wrong
- * after the batch's last call, if it was to be checked. */
+ * alone. memory: "best" or "plain" (malloc). The reply is "nanoseconds wrong
+ * crossing": the mean of one call on the slowest rank; how many elements were
+ * wrong after the batch's last call, if it was to be checked; and how many
+ * nanoseconds a flag took between the cores of ranks 0 and 1 just before. On a
+ * virtual machine that number moves, by a factor of two, with whatever the
+ * host does with its cores, and most small collectives move with it. */
 #include "backend.h"
 
 #include <errno.h>
@@ -48,6 +51,8 @@ struct board {
     _Alignas(128) _Atomic uint32_t arrived;
     _Alignas(128) _Atomic uint32_t round;
     _Alignas(128) _Atomic uint32_t orders; /* futex: how many were given */
+    _Alignas(128) _Atomic uint32_t ping;
+    _Alignas(128) _Atomic uint32_t pong;
     struct order order;
     struct {
         _Alignas(128) double ns;
@@ -58,10 +63,11 @@ struct board {
 static const char *const kind_names[KINDS] = { "all_reduce", "reduce_scatter", "all_gather", "alltoall", "broadcast" };
 
 static struct board *board;
-static int           me, nranks, crowded; /* crowded: more ranks than cores */
-static float        *memory[2][2];        /* [plain][send, recv] */
-static uint32_t      turn;                /* how often the send buffer was written */
-static double        clock_ns;            /* what reading the clock costs */
+static int           me, nranks, ncores;
+static int           crowded;      /* more ranks than cores */
+static float        *memory[2][2]; /* [plain][send, recv] */
+static uint32_t      turn;         /* how often the send buffer was written */
+static double        clock_ns;     /* what reading the clock costs */
 
 static void die(const char *what)
 {
@@ -103,11 +109,38 @@ static void barrier(void)
             sched_yield();
 }
 
+/* One way between two cores, the quickest of a few tries. */
+static double crossing(void)
+{
+    enum { TRIES = 16, TRIPS = 8 };
+    static uint32_t turn_of_flag;
+    double          best = 1e9;
+
+    for (int t = 0; me < 2 && nranks > 1 && ncores > 1 && t < TRIES; t++) {
+        const double start = now_ns();
+        double       gone;
+
+        for (int i = 0; i < TRIPS; i++) {
+            turn_of_flag++;
+            if (me == 0)
+                atomic_store(&board->ping, turn_of_flag);
+            while (atomic_load(me == 0 ? &board->pong : &board->ping) != turn_of_flag) {
+            }
+            if (me == 1)
+                atomic_store(&board->pong, turn_of_flag);
+        }
+        gone = (now_ns() - start) / (2 * TRIPS);
+        best = gone < best ? gone : best;
+    }
+    barrier();
+    return best;
+}
+
 /* Rank r lives on the r-th core that this process may use, modulo their number. */
 static void pin(void)
 {
     cpu_set_t all, one;
-    int       ncores, skip;
+    int       skip;
 
     if (sched_getaffinity(0, sizeof all, &all))
         die("sched_getaffinity");
@@ -297,7 +330,7 @@ static void serve(FILE *orders, FILE *replies)
 
     for (;;) {
         struct order o;
-        double       ns;
+        double       ns, flag_ns;
         uint64_t     wrong;
 
         if (me == 0) {
@@ -312,9 +345,10 @@ static void serve(FILE *orders, FILE *replies)
         barrier(); /* all are awake */
         if (o.kind == KINDS)
             return;
-        ns = obey(&o, &wrong);
+        flag_ns = crossing();
+        ns      = obey(&o, &wrong);
         if (me == 0) {
-            fprintf(replies, "%.3f %lu\n", ns, wrong);
+            fprintf(replies, "%.3f %lu %.1f\n", ns, wrong, flag_ns);
             fflush(replies);
         }
     }

@@ -1,7 +1,8 @@
 """Ratios, bars, tables and files of bench/run. Reads nothing but the result:
 
     { machine: {...}, versions: {back-end: text},
-      cells: [ {ranks, coll, nbytes, mode, name, us: [one a pass, null where left out], wrong} ] }
+      cells: [ {ranks, coll, nbytes, mode, name, wrong,
+                us: [one a pass, null where left out], crossing: [nanoseconds between cores, just before]} ] }
 
     report.py RESULTS.json      prints the tables again
 """
@@ -71,6 +72,23 @@ def bus_gbs(cell):
     return factor * cell["nbytes"] / median(cell["us"]) / 1e3
 
 
+def crossings(result):
+    return sorted(t for cell in result["cells"] for t in times(cell["crossing"]))
+
+
+def like(a, b, passes):
+    """Those passes in which both back-ends met the same cores: as near to each
+    other, within a third. All of them if those are fewer than three."""
+    pairs = {p: sorted((a["crossing"][p], b["crossing"][p])) for p in passes}
+    same = [p for p, (low, high) in pairs.items() if high < 4 / 3 * low]
+    return same if len(same) >= 3 else passes
+
+
+def ratio(ours, peer):
+    both = [p for p, pair in enumerate(zip(ours["us"], peer["us"])) if None not in pair]
+    return median([ours["us"][p] / peer["us"][p] for p in like(ours, peer, both)])
+
+
 def ratios(result):
     """One record a cell of ours that has a peer. The best peer is the one with
     the smallest median; the ratio is the median of the passes' ratios, since
@@ -88,7 +106,7 @@ def ratios(result):
             if cell["name"] in OURS:
                 yield dict(ranks=nranks, mode=mode, coll=coll, nbytes=nbytes, name=cell["name"],
                            us=median(cell["us"]), peer=best["name"], peer_us=median(best["us"]),
-                           ratio=median([a / b for a, b in zip(cell["us"], best["us"]) if a and b]),
+                           ratio=ratio(cell, best),
                            bar=bar(cell["name"], coll, nranks, nbytes, mode))
 
 
@@ -138,6 +156,10 @@ def tables(result):
     for nranks, mode in dict.fromkeys((c["ranks"], c["mode"]) for c in result["cells"]):
         here = [r for r in records if r["ranks"] == nranks and r["mode"] == mode]
         parts.append(table(here, nranks, mode) if here else peer_table(result, nranks, mode))
+    flags = crossings(result)
+    low, middle, high = (flags[len(flags) * tenth // 10] for tenth in (1, 5, 9))
+    parts.append(f"A flag between two cores took {middle:.0f} ns (a tenth of the time below {low:.0f}, a tenth above "
+                 f"{high:.0f})" + (": the cores moved about during the run" if high > 1.5 * low else ""))
     barred = [r for r in records if r["bar"] is not None]
     if barred:
         late = sorted((r for r in barred if r["ratio"] > r["bar"]), key=lambda r: r["bar"] / r["ratio"])
