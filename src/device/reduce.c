@@ -156,7 +156,7 @@ int rcclx_isa_use(const char *name)
     {                                                                         \
         [RCCLX_SUM] = RCCLX_KERNEL_sum_##type, [RCCLX_PROD] = RCCLX_KERNEL_prod_##type, \
         [RCCLX_MAX] = RCCLX_KERNEL_##order, [RCCLX_MIN] = RCCLX_KERNEL_##order,         \
-        [RCCLX_AVG] = RCCLX_KERNEL_sum_##type, [RCCLX_PREMUL] = RCCLX_KERNEL_pre_##type \
+        [RCCLX_AVG] = RCCLX_KERNEL_avg_##type, [RCCLX_PREMUL] = RCCLX_KERNEL_pre_##type \
     }
 
 /* `copy` in a row's AVG means the 128-bit loop below. */

@@ -162,9 +162,52 @@ INLINE f4 e4m3_open(vec raw)
     return f16_pair_open(e4m3_as_f16(r << 8), e4m3_as_f16(r & 0xff00), 256);
 }
 
-INLINE vec f8_join(vu32 even0, vu32 even1, vu32 odd0, vu32 odd1)
+/* Back: a value is rounded in f32 to the places f8 has, by adding and taking off
+ * 1.5 times a power of two; then f16 holds it exactly, with the f8 code in its
+ * top bits. The sign is put back for what became zero. */
+INLINE vf32 f8_trim(vf32 x, int mant, int bias)
 {
-    return (vec)((vu16)join16(even0, even1) | (vu16)join16(odd0, odd1) << 8);
+    const vu32 least = SPLAT(vu32, (uint32_t)(128 - bias) << 23);
+    const vu32 place = (vu32)most32((vec)((vu32)x & 0x7f800000), (vec)least);
+    const vf32 magic = (vf32)(place + ((uint32_t)(23 - mant) << 23 | 0x400000));
+
+    return (vf32)((vu32)((x + magic) - magic) | ((vu32)x & 0x80000000));
+}
+
+INLINE vu16 f16_mark_nan(vec raw)
+{
+    const vu16 h = (vu16)raw;
+
+    return (vu16)pick((vec)((vi16)(h & 0x7fff) > 0x7c00), (vec)SPLAT(vu16, 0x7fff), (vec)h);
+}
+
+INLINE vf32 e4m3_trim(vf32 x)
+{
+    return f8_trim(clamp32(x, 448.0f), 3, 7) * 0x1p-8f;
+}
+
+/* Inf is kept. */
+INLINE vf32 e5m2_trim(vf32 x)
+{
+    const vi32 inf = (vi32)((vu32)x & 0x7fffffff) == 0x7f800000;
+
+    return (vf32)pick((vec)inf, (vec)x, (vec)f8_trim(clamp32(x, 57344.0f), 2, 15));
+}
+
+INLINE vec e4m3_close(f4 a)
+{
+    const vu16 even = f16_mark_nan(f16_join(e4m3_trim(a.v[0]), e4m3_trim(a.v[1])));
+    const vu16 odd  = f16_mark_nan(f16_join(e4m3_trim(a.v[2]), e4m3_trim(a.v[3])));
+
+    return (vec)((even >> 8 & 0x80) | (even >> 7 & 0x7f) | (odd & 0x8000) | (odd << 1 & 0x7f00));
+}
+
+INLINE vec e5m2_close(f4 a)
+{
+    const vu16 even = f16_mark_nan(f16_join(e5m2_trim(a.v[0]), e5m2_trim(a.v[1])));
+    const vu16 odd  = f16_mark_nan(f16_join(e5m2_trim(a.v[2]), e5m2_trim(a.v[3])));
+
+    return (vec)(even >> 8 | (odd & 0xff00));
 }
 #else
 INLINE f2 f16_open(vec raw)
@@ -195,7 +238,6 @@ INLINE vec f8_join(vu32 b0, vu32 b1, vu32 b2, vu32 b3)
 {
     return (vec)(b0 | b1 << 8 | b2 << 16 | b3 << 24);
 }
-#endif
 
 INLINE vec e4m3_close(f4 a)
 {
@@ -206,6 +248,7 @@ INLINE vec e5m2_close(f4 a)
 {
     return f8_join(round_e5m2(a.v[0]), round_e5m2(a.v[1]), round_e5m2(a.v[2]), round_e5m2(a.v[3]));
 }
+#endif
 
 /* ---- float operators on accumulators of one, two, four vectors ---- */
 
@@ -229,11 +272,11 @@ INLINE vec e5m2_close(f4 a)
     INLINE ACC ACC##_divide(ACC a, const rcclx_job *j)                        \
     {                                                                         \
         const REAL by = (REAL)j->divisor;                                     \
-        if (j->inverse) {                                                     \
+                                                                              \
+        if (j->inverse)                                                       \
             UNROLLED for (int k = 0; k < N; k++) a.v[k] *= by;                \
-        } else if (j->divisor != 0) {                                         \
+        else                                                                  \
             UNROLLED for (int k = 0; k < N; k++) a.v[k] /= by;                \
-        }                                                                     \
         return a;                                                             \
     }
 FLOAT_OPS(f1, 1, vf32, float, vu32)
@@ -409,6 +452,10 @@ INLINE uint64_t streams(const rcclx_job *j, size_t head)
     return bits;
 }
 
+/* Loads stay in the order of addresses. Left to schedule them, gcc starts a strip
+ * in its middle, and the prefetcher loses the stream. */
+#define KEEP_ORDER() __asm__ volatile("" : : : "memory")
+
 #define KERNEL(NAME, ACC, UNROLL, PREP, FOLD, DONE)                           \
     static __attribute__((noinline)) void NAME##_edge(const rcclx_job *j, size_t at, size_t end) \
     {                                                                         \
@@ -434,10 +481,16 @@ INLINE uint64_t streams(const rcclx_job *j, size_t head)
         const size_t end = job.nbytes;                                        \
                                                                               \
         for (; end - at >= UNROLL * W; at += UNROLL * W) {                    \
+            ACC a[UNROLL];                                                    \
             vec out[UNROLL];                                                  \
                                                                               \
             UNROLLED for (int u = 0; u < UNROLL; u++)                         \
-                out[u] = DONE(FOLD(PREP(load(p + at + u * W), &job, 0), PREP(load(q + at + u * W), &job, 1)), &job); \
+            {                                                                 \
+                KEEP_ORDER();                                                 \
+                a[u] = FOLD(PREP(load(p + at + u * W), &job, 0), PREP(load(q + at + u * W), &job, 1)); \
+            }                                                                 \
+            UNROLLED for (int u = 0; u < UNROLL; u++)                         \
+                out[u] = DONE(a[u], &job);                                    \
             put(x + at, out, UNROLL, nt & 1);                                 \
             if (y)                                                            \
                 put(y + at, out, UNROLL, nt & 2);                             \
@@ -452,9 +505,15 @@ INLINE uint64_t streams(const rcclx_job *j, size_t head)
                                                                               \
             UNROLLED for (int u = 0; u < UNROLL; u++)                         \
                 a[u] = PREP(load(j->src[0] + at + u * W), j, 0);              \
-            for (int s = 1; s < j->nsrc; s++)                                 \
+            for (int s = 1; s < j->nsrc; s++) {                               \
+                const unsigned char *const p = j->src[s] + at;                \
+                                                                              \
                 UNROLLED for (int u = 0; u < UNROLL; u++)                     \
-                    a[u] = FOLD(a[u], PREP(load(j->src[s] + at + u * W), j, s)); \
+                {                                                             \
+                    KEEP_ORDER();                                             \
+                    a[u] = FOLD(a[u], PREP(load(p + u * W), j, s));           \
+                }                                                             \
+            }                                                                 \
             UNROLLED for (int u = 0; u < UNROLL; u++)                         \
                 out[u] = DONE(a[u], j);                                       \
             for (int d = 0; d < j->ndst; d++)                                 \
@@ -493,7 +552,8 @@ INLINE uint64_t streams(const rcclx_job *j, size_t head)
         (void)j;                                                              \
         return T##_close(a);                                                  \
     }                                                                         \
-    KERNEL(sum_##T, ACC, UNROLL, T##_prep, ACC##_add, T##_average)            \
+    KERNEL(sum_##T, ACC, UNROLL, T##_prep, ACC##_add, T##_done)               \
+    KERNEL(avg_##T, ACC, UNROLL, T##_prep, ACC##_add, T##_average)            \
     KERNEL(prod_##T, ACC, UNROLL, T##_prep, MUL, T##_done)                    \
     KERNEL(pre_##T, ACC, UNROLL, T##_scaled, ACC##_add, T##_done)
 

@@ -15,7 +15,8 @@
  *                   unsigned max 0x80.., unsigned min 0x7f..
  *   AVG8 AVG32    exact integer sum, divided; `flip` makes the input unsigned
  *                 and `bias`, what that added to the sum, is taken off again
- *   SUM PROD PRE_ floats in f32 or f64, SUM divides by `divisor` unless 0
+ *   SUM PROD PRE_ floats in f32 or f64
+ *   AVG_          as SUM, then divided by `divisor`
  *   KEY8 KEY16    greatest f8, f16, bf16 by integer order; `flip` -1: least
  *   LEAST32 64    the least f32, f64 after the signs are XORed with `flip` */
 #define RCCLX_KERNEL_LIST(X)                                                  \
@@ -23,6 +24,7 @@
     X(add8) X(add32) X(add64) X(mul8) X(mul32) X(mul64) X(pre8) X(pre32) X(pre64) \
     X(top8) X(top32) X(top64) X(avg8) X(avg32)                                \
     X(sum_f32) X(sum_f64) X(sum_f16) X(sum_bf16) X(sum_e4m3) X(sum_e5m2)      \
+    X(avg_f32) X(avg_f64) X(avg_f16) X(avg_bf16) X(avg_e4m3) X(avg_e5m2)      \
     X(prod_f32) X(prod_f64) X(prod_f16) X(prod_bf16) X(prod_e4m3) X(prod_e5m2) \
     X(pre_f32) X(pre_f64) X(pre_f16) X(pre_bf16) X(pre_e4m3) X(pre_e5m2)      \
     X(key8) X(key16) X(least32) X(least64)
@@ -41,7 +43,7 @@ typedef struct {
     int                         nsrc, ndst;
     bool                        streaming;
     bool                        inverse; /* multiply by `divisor` instead (a power of two) */
-    double                      divisor; /* 0: none */
+    double                      divisor; /* AVG */
     double                      bias;
     uint64_t                    flip;    /* in every element of the type's size */
     uint64_t                    inf, nan; /* KEY: the type's Inf (or largest finite) and its NaN */

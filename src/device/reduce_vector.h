@@ -10,7 +10,7 @@
  *   most8 .. most64         the greater signed integer
  *   cut64                   toward zero to an integer; below 2^51
  *   f16_low, high, join     (HAVE_F16) half a raw vector of f16 to f32, back
- *   join16                  (HAVE_F16) two vectors u32 below 2^16 to one u16 */
+ *   clamp32                 (HAVE_F16) to -most..most; NaN stays */
 #if defined(RCCLX_ISA_AVX512)
 #define W         64
 #define ISA_NAME  "avx512"
@@ -165,6 +165,13 @@ INLINE vec lesser64(vec a, vec b)
     return (vec)_mm512_min_pd((__m512d)a, (__m512d)b) | (vec)_mm512_min_pd((__m512d)b, (__m512d)a);
 }
 
+INLINE vf32 clamp32(vf32 x, float most)
+{
+    const __m512 low = _mm512_set1_ps(-most), high = _mm512_set1_ps(most);
+
+    return (vf32)_mm512_max_ps(low, _mm512_min_ps(high, (__m512)x));
+}
+
 #define MOST(BITS)                                                            \
     INLINE vec most##BITS(vec a, vec b)                                       \
     {                                                                         \
@@ -196,12 +203,6 @@ INLINE vec f16_join(vf32 low, vf32 high)
     const __m256i h = _mm512_cvtps_ph((__m512)high, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 
     return (vec)_mm512_inserti64x4(_mm512_castsi256_si512(l), h, 1);
-}
-
-INLINE vec join16(vu32 low, vu32 high)
-{
-    return (vec)_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16((__m512i)low)),
-                                   _mm512_cvtepi32_epi16((__m512i)high), 1);
 }
 
 #elif defined(RCCLX_ISA_AVX2)
@@ -238,6 +239,13 @@ INLINE vec lesser64(vec a, vec b)
     return (vec)_mm256_min_pd((__m256d)a, (__m256d)b) | (vec)_mm256_min_pd((__m256d)b, (__m256d)a);
 }
 
+INLINE vf32 clamp32(vf32 x, float most)
+{
+    const __m256 low = _mm256_set1_ps(-most), high = _mm256_set1_ps(most);
+
+    return (vf32)_mm256_max_ps(low, _mm256_min_ps(high, (__m256)x));
+}
+
 #define MOST(BITS)                                                            \
     INLINE vec most##BITS(vec a, vec b)                                       \
     {                                                                         \
@@ -269,11 +277,6 @@ INLINE vec f16_join(vf32 low, vf32 high)
     const __m128i h = _mm256_cvtps_ph((__m256)high, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 
     return (vec)_mm256_inserti128_si256(_mm256_castsi128_si256(l), h, 1);
-}
-
-INLINE vec join16(vu32 low, vu32 high)
-{
-    return (vec)_mm256_permute4x64_epi64(_mm256_packus_epi32((__m256i)low, (__m256i)high), 0xd8);
 }
 
 #elif defined(RCCLX_ISA_NEON)
@@ -311,6 +314,11 @@ INLINE vec lesser64(vec a, vec b)
     return (vec)vminq_f64((float64x2_t)a, (float64x2_t)b);
 }
 
+INLINE vf32 clamp32(vf32 x, float most)
+{
+    return (vf32)vmaxq_f32(vdupq_n_f32(-most), vminq_f32(vdupq_n_f32(most), (float32x4_t)x));
+}
+
 INLINE vec most8(vec a, vec b)
 {
     return (vec)vmaxq_s8((int8x16_t)a, (int8x16_t)b);
@@ -345,11 +353,6 @@ INLINE vf32 f16_high(vec raw)
 INLINE vec f16_join(vf32 low, vf32 high)
 {
     return (vec)vcombine_f16(vcvt_f16_f32((float32x4_t)low), vcvt_f16_f32((float32x4_t)high));
-}
-
-INLINE vec join16(vu32 low, vu32 high)
-{
-    return (vec)vcombine_u16(vmovn_u32((uint32x4_t)low), vmovn_u32((uint32x4_t)high));
 }
 
 #else /* plain C on vectors */
