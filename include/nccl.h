@@ -237,7 +237,8 @@ typedef enum {
 } ncclDataType_t;
 
 /* Where the scalar of ncclRedOpCreatePreMulSum lives: in device memory, read
- * when an operation runs, or in host memory, read before the call returns. */
+ * when an operation runs, or in host memory, read before the call returns. On
+ * the host device both are read before the call returns. */
 typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
 /* ---- The library ------------------------------------------------------- */
@@ -259,7 +260,7 @@ void ncclResetDebugInit(void);
 /* ---- Memory ------------------------------------------------------------ */
 
 /* size bytes that peers can reach directly: the fastest buffers for every
- * operation. Zero bytes give a pointer that may only be freed. */
+ * operation. Page aligned and zeroed; zero bytes give NULL. */
 ncclResult_t ncclMemAlloc(void **ptr, size_t size);
 
 /* Free what ncclMemAlloc gave; NULL is fine. Operations on it must be done. */

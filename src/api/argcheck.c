@@ -10,6 +10,7 @@
 #include "api/argcheck.h"
 
 #include "base/option.h"
+#include "comm/comm.h"
 
 #include <stdint.h>
 #include <sys/uio.h>
@@ -93,12 +94,16 @@ static bool readable(const void *p, size_t nbytes)
 static rcclx_status check_buffer(const char *call, const rcclx_op *op, const char *what, const void *p, size_t nbytes)
 {
     const size_t size = rcclx_type_size(op->type);
+    uint64_t     offset;
 
     if (!p)
         return is_null(call, op, what, op->count);
     if ((uintptr_t)p % size)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: %s %p does not begin at an element of %s; align it to %zu bytes",
                           op->team->rank, call, what, p, rcclx_type_name(op->type), size);
+    if (rcclx_arena_find(p, nbytes, &offset) == RCCLX_MEM_FREED)
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: the %zu bytes at %s %p are in no buffer of ncclMemAlloc's any more; "
+                          "was it freed, or is the count too large?", op->team->rank, call, nbytes, what, p);
     if (rcclx_option_int(RCCLX_OPT_CHECK_POINTERS) && !readable(p, nbytes))
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: the %zu bytes at %s %p are not this process's memory; was it "
                           "freed, or is it on another device?", op->team->rank, call, nbytes, what, p);
@@ -214,4 +219,55 @@ rcclx_status rcclx_args_check(const char *call, const rcclx_op *op)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: stream %p is none of rcclxStreamCreate's, or was destroyed; NULL "
                           "waits for the result", op->team->rank, call, op->stream);
     return RCCLX_OK;
+}
+
+/* --- one operation, from the public function to the executor --------------- */
+
+static rcclx_status check_operator(const char *call, rcclx_comm *c, int redop, rcclx_op *op)
+{
+    rcclx_type type;
+
+    if ((unsigned)redop < ncclNumOps) {
+        op->op = (rcclx_redop)redop;
+        return RCCLX_OK;
+    }
+    if (redop < 0 || !rcclx_redop_get(c, redop - ncclNumOps, &type, &op->scalar))
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: op %d is none of 0..%d and no operator of this communicator; was it "
+                          "destroyed, or made for another one?", c->rank, call, redop, ncclNumOps - 1);
+    if (type != op->type)
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: op %d was made for %s and is used with datatype %d; make one for each "
+                          "type", c->rank, call, redop, rcclx_type_name(type), (int)op->type);
+    op->op = RCCLX_PREMUL;
+    return RCCLX_OK;
+}
+
+static void tell(const rcclx_comm *c, int redop, const rcclx_op *op)
+{
+    RCCLX_INFO_LOG(COLL, "%s: opCount %lx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] "
+                   "stream %p", rcclx_kind_name(op->kind), (unsigned long)c->team.seq, op->in, op->out, op->count,
+                   (int)op->type, redop < 0 ? 0 : redop, op->root, c->handle, c->nranks, op->stream);
+}
+
+static rcclx_status post(const char *call, rcclx_comm *c, int redop, rcclx_op *op)
+{
+    op->team = &c->team;
+    op->op   = RCCLX_COPY;
+    if (rcclx_kind_reduces(op->kind))
+        RCCLX_TRY(check_operator(call, c, redop, op));
+    RCCLX_TRY(rcclx_args_check(call, op));
+    if (__builtin_expect(rcclx_log_on(RCCLX_LOG_INFO, RCCLX_COLL), false))
+        tell(c, redop, op);
+    return rcclx_op_post(op);
+}
+
+ncclResult_t rcclx_api_post(const char *call, ncclComm_t comm, int redop, rcclx_op *op)
+{
+    rcclx_status s;
+    rcclx_comm  *c = rcclx_comm_acquire_ready(comm, call, &s);
+
+    if (c) {
+        s = post(call, c, redop, op);
+        rcclx_comm_release(c);
+    }
+    return s == RCCLX_OK ? ncclSuccess : rcclx_api_result(s);
 }

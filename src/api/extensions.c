@@ -1,0 +1,172 @@
+/* rcclx.h: streams of the host, ranks from the launcher, a look inside. */
+#include "api/argcheck.h"
+#include "api/communicator.h"
+#include "api/envrank.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/option.h"
+#include "base/process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- streams -------------------------------------------------------------------- */
+
+RCCLX_EXPORT ncclResult_t rcclxStreamCreate(cudaStream_t *stream)
+{
+    void        *made = NULL;
+    rcclx_status s    = rcclx_args_need("rcclxStreamCreate", "stream", stream);
+
+    if (s == RCCLX_OK)
+        s = rcclx_stream_create(&made);
+    if (s == RCCLX_OK)
+        *stream = (cudaStream_t)made;
+    return rcclx_result(s);
+}
+
+static ncclResult_t with_stream(const char *call, cudaStream_t stream, rcclx_status (*verb)(void *))
+{
+    if (!stream)
+        return ncclSuccess;
+    if (!rcclx_stream_known(stream))
+        return rcclx_result(RCCLX_FAIL(RCCLX_ARGUMENT, "%s: stream %p is none of rcclxStreamCreate's, or was destroyed", call,
+                                       (void *)stream));
+    return rcclx_result(verb((void *)stream));
+}
+
+RCCLX_EXPORT ncclResult_t rcclxStreamSynchronize(cudaStream_t stream)
+{
+    return with_stream("rcclxStreamSynchronize", stream, rcclx_stream_synchronize);
+}
+
+RCCLX_EXPORT ncclResult_t rcclxStreamQuery(cudaStream_t stream)
+{
+    return with_stream("rcclxStreamQuery", stream, rcclx_stream_query);
+}
+
+RCCLX_EXPORT ncclResult_t rcclxStreamDestroy(cudaStream_t stream)
+{
+    return with_stream("rcclxStreamDestroy", stream, rcclx_stream_destroy);
+}
+
+/* --- ranks from the launcher ------------------------------------------------------ */
+
+RCCLX_EXPORT ncclResult_t rcclxEnvRank(rcclxEnv_t *env)
+{
+    const rcclx_status s = rcclx_args_need("rcclxEnvRank", "env", env);
+
+    return rcclx_result(s == RCCLX_OK ? rcclx_envrank_get(env) : s);
+}
+
+/* The id all ranks make for themselves; rank 0 answers at it. */
+static rcclx_status meet(const rcclxEnv_t *env, rcclx_unique_id *id)
+{
+    const char *place = rcclx_option_str(RCCLX_OPT_COMM_ID);
+    char        address[300];
+
+    if (env->size == 1)
+        return rcclx_unique_id_create(id);
+    if (!*place)
+        RCCLX_TRY(rcclx_envrank_address(env, address, sizeof address));
+    RCCLX_TRY(rcclx_unique_id_at(id, *place ? place : address, *place ? place : address));
+    return env->rank == 0 ? rcclx_unique_id_serve(id) : RCCLX_OK;
+}
+
+static rcclx_status init_env(ncclComm_t *comm, const ncclConfig_t *config)
+{
+    static const char call[] = "rcclxCommInitEnv";
+    rcclxEnv_t        env;
+    rcclx_unique_id   id;
+    ncclUniqueId      up;
+
+    RCCLX_TRY(rcclx_args_need(call, "comm", comm));
+    RCCLX_TRY(rcclx_envrank_get(&env));
+    RCCLX_TRY(rcclx_device_check(call, env.rank, NULL));
+    RCCLX_TRY(meet(&env, &id));
+    memcpy(&up, &id, sizeof up);
+    return rcclx_api_init(call, comm, env.size, &up, env.rank, env.localRank < 0 ? 0 : env.localRank, config);
+}
+
+RCCLX_EXPORT ncclResult_t rcclxCommInitEnv(ncclComm_t *comm, ncclConfig_t *config)
+{
+    return rcclx_api_result(init_env(comm, config));
+}
+
+/* --- looking inside ----------------------------------------------------------------- */
+
+static void dump_process(FILE *out, bool json)
+{
+    const rcclx_process_state *p = rcclx_process();
+
+    if (!json) {
+        fprintf(out, "process %d: %d communicators, %zu bytes of ncclMemAlloc, %zu blocks of memory\n", p->pid,
+                rcclx_comm_count(), rcclx_arena_held(), rcclx_mem_held());
+        return;
+    }
+    rcclx_json j;
+    rcclx_json_init(&j, out);
+    rcclx_json_object_open(&j, NULL);
+    rcclx_json_int(&j, "pid", p->pid);
+    rcclx_json_int(&j, "communicators", rcclx_comm_count());
+    rcclx_json_int(&j, "arena_bytes", (int64_t)rcclx_arena_held());
+    rcclx_json_int(&j, "blocks", (int64_t)rcclx_mem_held());
+    rcclx_json_object_close(&j);
+}
+
+static rcclx_status dump_comm(FILE *out, ncclComm_t comm, bool json)
+{
+    rcclx_status s;
+    rcclx_comm  *c = rcclx_comm_acquire(comm, "rcclxDump", &s);
+
+    if (!c)
+        return s;
+    rcclx_comm_dump(out, c, json);
+    rcclx_comm_release(c);
+    return RCCLX_OK;
+}
+
+static rcclx_status dump(FILE *out, const char *what, ncclComm_t comm, bool json)
+{
+    if (strcmp(what, "comm") == 0)
+        return dump_comm(out, comm, json);
+    if (strcmp(what, "options") == 0)
+        rcclx_option_dump(out, json);
+    else if (strcmp(what, "process") == 0)
+        dump_process(out, json);
+    else
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rcclxDump: what is '%s'; there are options, process and comm", what);
+    return RCCLX_OK;
+}
+
+static void hand_over(const char *text, size_t len, char *buf, size_t n, size_t *needed)
+{
+    const size_t part = len < n ? len : n ? n - 1 : 0;
+
+    if (buf && n) {
+        memcpy(buf, text, part);
+        buf[part] = 0;
+    }
+    if (needed)
+        *needed = len + 1;
+}
+
+RCCLX_EXPORT ncclResult_t rcclxDump(const char *what, ncclComm_t comm, int json, char *buf, size_t n, size_t *needed)
+{
+    char        *text = NULL;
+    size_t       len  = 0;
+    rcclx_status s    = what ? RCCLX_OK : RCCLX_FAIL(RCCLX_ARGUMENT, "rcclxDump: what is NULL; pass options, process or comm");
+    FILE        *out  = s == RCCLX_OK ? open_memstream(&text, &len) : NULL;
+
+    if (s == RCCLX_OK && !out)
+        s = RCCLX_FAIL_ERRNO("rcclxDump: no memory for the text");
+    if (!out)
+        return rcclx_result(s);
+    s = dump(out, what, comm, json != 0);
+    fclose(out);
+    if (s == RCCLX_OK)
+        hand_over(text, len, buf, n, needed);
+    free(text); /* the stream's own */
+    return rcclx_result(s);
+}

@@ -1,0 +1,139 @@
+/* Memory: the arena's, and buffers announced to a communicator. Registration
+ * changes nothing on this device, since the arena is known to all peers anyway;
+ * its handle is the buffer's address with a mark of the communicator in the 16
+ * bits that no address uses, so that a foreign handle is recognised without a
+ * table:
+ *
+ *   63        48 47                                      0
+ *   +-----------+----------------------------------------+
+ *   |   mark    |  address of the buffer                 |
+ *   +-----------+----------------------------------------+ */
+#include "api/argcheck.h"
+#include "comm/comm.h"
+
+#include <stdint.h>
+
+RCCLX_API(ncclResult_t, ncclMemAlloc, (void **ptr, size_t size))
+{
+    rcclx_status s = rcclx_args_need("ncclMemAlloc", "ptr", ptr);
+
+    if (s == RCCLX_OK)
+        *ptr = NULL;
+    return rcclx_result(s == RCCLX_OK ? rcclx_arena_alloc(ptr, size) : s);
+}
+
+RCCLX_API(ncclResult_t, ncclMemFree, (void *ptr))
+{
+    return rcclx_result(rcclx_arena_free(ptr));
+}
+
+/* --- registration -------------------------------------------------------------- */
+
+static uint64_t mark_of(const rcclx_comm *c)
+{
+    const uint64_t spread = (uint64_t)(uintptr_t)c->handle * UINT64_C(0x9e3779b97f4a7c15);
+
+    return (spread | UINT64_C(1) << 63) & UINT64_C(0xffff000000000000);
+}
+
+static rcclx_status add(rcclx_comm *c, void *buff, size_t size, void **handle)
+{
+    static const char call[] = "ncclCommRegister";
+
+    RCCLX_TRY(rcclx_args_need(call, "handle", handle));
+    if (!buff || !size)
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: %s; pass the memory to register", c->rank, call,
+                          buff ? "size is 0" : "buff is NULL");
+    if ((uintptr_t)buff + size < (uintptr_t)buff || (uintptr_t)buff + size >= UINT64_C(1) << 48)
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: size %zu from %p on is more than memory can hold", c->rank, call, size,
+                          buff);
+    *handle = (void *)(uintptr_t)((uintptr_t)buff | mark_of(c));
+    pthread_mutex_lock(&c->lock);
+    c->registered++;
+    pthread_mutex_unlock(&c->lock);
+    return RCCLX_OK;
+}
+
+static rcclx_status take_away(rcclx_comm *c, void *handle)
+{
+    bool known = ((uintptr_t)handle & UINT64_C(0xffff000000000000)) == mark_of(c);
+
+    pthread_mutex_lock(&c->lock);
+    known = known && c->registered > 0;
+    c->registered -= known;
+    pthread_mutex_unlock(&c->lock);
+    if (known)
+        return RCCLX_OK;
+    return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: ncclCommDeregister: handle %p is none of this communicator's; pass what "
+                      "ncclCommRegister gave, once", c->rank, handle);
+}
+
+RCCLX_API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_t size, void **handle))
+{
+    rcclx_status s;
+    rcclx_comm  *c = rcclx_comm_acquire(comm, "ncclCommRegister", &s);
+
+    if (c) {
+        s = add(c, buff, size, handle);
+        rcclx_comm_release(c);
+    }
+    return rcclx_result(s);
+}
+
+RCCLX_API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle))
+{
+    rcclx_status s;
+    rcclx_comm  *c = rcclx_comm_acquire(comm, "ncclCommDeregister", &s);
+
+    if (c) {
+        s = take_away(c, handle);
+        rcclx_comm_release(c);
+    }
+    return rcclx_result(s);
+}
+
+/* --- windows: NULL is the answer "not here" --------------------------------------- */
+
+static rcclx_status open_window(const rcclx_comm *c, const void *buff, ncclWindow_t *win, int flags)
+{
+    static const char call[] = "ncclCommWindowRegister";
+
+    RCCLX_TRY(rcclx_args_need(call, "win", win));
+    *win = NULL;
+    if (!buff)
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: buff is NULL; pass the memory to register", c->rank, call);
+    if (flags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING))
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: winFlags 0x%x has unknown bits; pass NCCL_WIN_*", c->rank, call,
+                          (unsigned)flags);
+    return RCCLX_OK;
+}
+
+RCCLX_API(ncclResult_t, ncclCommWindowRegister,
+          (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags))
+{
+    rcclx_status s;
+    rcclx_comm  *c = rcclx_comm_acquire(comm, "ncclCommWindowRegister", &s);
+
+    (void)size;
+    if (c) {
+        s = open_window(c, buff, win, winFlags);
+        rcclx_comm_release(c);
+    }
+    return rcclx_api_result(s);
+}
+
+RCCLX_API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win))
+{
+    rcclx_status s;
+    rcclx_comm  *c = rcclx_comm_acquire(comm, "ncclCommWindowDeregister", &s);
+
+    if (c) {
+        if (win)
+            s = RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: ncclCommWindowDeregister: win %p is no window of this library, which "
+                           "has given out none", c->rank, (void *)win);
+        else
+            s = RCCLX_OK;
+        rcclx_comm_release(c);
+    }
+    return rcclx_result(s);
+}
