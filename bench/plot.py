@@ -7,6 +7,7 @@ import matplotlib
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "bench"
+matplotlib.rcParams["svg.fonttype"] = "none"
 from matplotlib import pyplot
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
