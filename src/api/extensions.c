@@ -9,8 +9,8 @@
 #include "base/process.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 /* --- streams -------------------------------------------------------------------- */
 
@@ -140,33 +140,42 @@ static rcclx_status dump(FILE *out, const char *what, ncclComm_t comm, bool json
     return RCCLX_OK;
 }
 
-static void hand_over(const char *text, size_t len, char *buf, size_t n, size_t *needed)
-{
-    const size_t part = len < n ? len : n ? n - 1 : 0;
+/* What is written goes into the caller's memory as far as it reaches, and is
+ * counted as far as it goes. */
+typedef struct {
+    char  *buf;
+    size_t n, len;
+} sink;
 
-    if (buf && n) {
-        memcpy(buf, text, part);
-        buf[part] = 0;
+static ssize_t swallow(void *cookie, const char *text, size_t nbytes)
+{
+    sink *to = cookie;
+
+    if (to->len + 1 < to->n) {
+        const size_t room = to->n - 1 - to->len;
+        memcpy(to->buf + to->len, text, nbytes < room ? nbytes : room);
     }
-    if (needed)
-        *needed = len + 1;
+    to->len += nbytes;
+    return (ssize_t)nbytes;
 }
 
 RCCLX_EXPORT ncclResult_t rcclxDump(const char *what, ncclComm_t comm, int json, char *buf, size_t n, size_t *needed)
 {
-    char        *text = NULL;
-    size_t       len  = 0;
-    rcclx_status s    = what ? RCCLX_OK : RCCLX_FAIL(RCCLX_ARGUMENT, "rcclxDump: what is NULL; pass options, process or comm");
-    FILE        *out  = s == RCCLX_OK ? open_memstream(&text, &len) : NULL;
+    sink         to = { buf, buf ? n : 0, 0 };
+    rcclx_status s;
 
-    if (s == RCCLX_OK && !out)
-        s = RCCLX_FAIL_ERRNO("rcclxDump: no memory for the text");
+    if (!what)
+        return rcclx_result(RCCLX_FAIL(RCCLX_ARGUMENT, "rcclxDump: what is NULL; pass options, process or comm"));
+    FILE *out = fopencookie(&to, "w", (cookie_io_functions_t){ .write = swallow });
     if (!out)
-        return rcclx_result(s);
+        return rcclx_result(RCCLX_FAIL_ERRNO("rcclxDump: no stream for the text"));
     s = dump(out, what, comm, json != 0);
     fclose(out);
-    if (s == RCCLX_OK)
-        hand_over(text, len, buf, n, needed);
-    free(text); /* the stream's own */
-    return rcclx_result(s);
+    if (s != RCCLX_OK)
+        return rcclx_result(s);
+    if (to.n)
+        buf[to.len < n ? to.len : n - 1] = 0;
+    if (needed)
+        *needed = to.len + 1;
+    return ncclSuccess;
 }
