@@ -2,6 +2,7 @@
  * parameter under its name, and a handle is its row. */
 #include "api/export.h"
 #include "base/option.h"
+#include "base/optvalue.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -65,18 +66,16 @@ static rcclx_status check_handle(const char *call, ncclParamHandle_t h, const vo
     return RCCLX_OK;
 }
 
-/* A value as text: the option's own, or a number spelt into this thread's
- * buffer, valid until the thread asks again. */
+/* A value as text: the option's own, or spelt into this thread's buffer, valid
+ * until the thread asks again. */
 static const char *text_of(ncclParamHandle_t h)
 {
-    static _Thread_local char buf[32];
+    static _Thread_local char buf[64];
+    const rcclx_option        o = option_of(h);
 
     if (h->form == TEXT)
-        return rcclx_option_str(option_of(h));
-    if (h->form == FRACTION)
-        snprintf(buf, sizeof buf, "%g", rcclx_option_real(option_of(h)));
-    else
-        snprintf(buf, sizeof buf, "%lld", (long long)rcclx_option_int(option_of(h)));
+        return rcclx_option_str(o);
+    rcclx_optvalue_print(rcclx_option_row(o), rcclx_option_value(o), buf, sizeof buf);
     return buf;
 }
 
