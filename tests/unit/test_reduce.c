@@ -1,5 +1,9 @@
 #include "numerics_reference.h"
 
+#include <fenv.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 /* Every type, operator, number of sources and destinations, count, alignment,
  * store kind and instruction set against the reference, with guard bytes round
  * each destination; in place; and the cases users reported (A08, A11, A14). */
@@ -279,6 +283,66 @@ static void test_order(void)
     tap(good, "sources are added left to right", "");
 }
 
+/* A caller that rounds upward, or flushes subnormals, gets the same bits and
+ * finds its mode as it was. */
+static void test_float_mode(void)
+{
+    static const rcclx_type types[] = {RCCLX_F32, RCCLX_F64, RCCLX_F16, RCCLX_BF16, RCCLX_F8E4M3, RCCLX_I32};
+    int                     good = 1;
+
+    for EACH (t, types)
+        for EACH (i, isa_names) {
+            if (rcclx_isa_use(isa_names[i]) != 0)
+                continue;
+            fill(types[t]);
+            expect(types[t], RCCLX_AVG, 3, 7);
+            fesetround(FE_UPWARD);
+#if defined(__x86_64__)
+            __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#endif
+            good = good && run_once(types[t], RCCLX_AVG, 3, 2, COUNT, 0, 0, 7) && fegetround() == FE_UPWARD;
+#if defined(__x86_64__)
+            good = good && (__builtin_ia32_stmxcsr() & 0x8040) == 0x8040;
+            __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() & ~0x8040u);
+#endif
+            fesetround(FE_TONEAREST);
+        }
+    tap(good, "the caller's floating point mode changes nothing", "");
+}
+
+/* More than 2^32 bytes of address space, backed by one MiB again and again. */
+static unsigned char *map_long(int fd, size_t nbytes)
+{
+    enum { CHUNK = 1 << 20 };
+    unsigned char *const base = mmap(NULL, nbytes + CHUNK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (base == MAP_FAILED || ftruncate(fd, CHUNK) != 0)
+        return NULL;
+    for (size_t at = 0; at < nbytes; at += CHUNK)
+        if (mmap(base + at, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+            return NULL;
+    return base;
+}
+
+static void test_a08(void)
+{
+    const size_t   n = (UINT64_C(1) << 32) + 5, chunk = 1 << 20;
+    const int      from = memfd_create("source", 0), to = memfd_create("destination", 0);
+    unsigned char *s = map_long(from, n), *d = map_long(to, n);
+    int            good = s != NULL && d != NULL;
+
+    for (size_t i = 0; good && i < chunk; i++)
+        s[i] = (unsigned char)random_bits();
+    if (good)
+        rcclx_reduce(&(rcclx_reduce_args){.type = RCCLX_U8, .op = RCCLX_SUM, .nsrc = 2, .ndst = 1,
+                                          .src = (const void *[]){s, s}, .dst = (void *[]){d}, .count = n});
+    for (size_t i = 0; good && i < chunk; i++)
+        good = d[i] == (unsigned char)(2 * s[i]);
+    munmap(s, n + chunk), munmap(d, n + chunk);
+    close(from), close(to);
+    tap(good, "A08 more than 2^32 elements", "");
+}
+
 int main(void)
 {
     reference_init();
@@ -292,5 +356,7 @@ int main(void)
     test_a11();
     test_a14();
     test_order();
+    test_float_mode();
+    test_a08();
     return tap_done();
 }
