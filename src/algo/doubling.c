@@ -7,7 +7,8 @@
  *     1 -> 0, 3 -> 2           level 0   0 <-> 2   4 <-> 5
  *                              level 1   0 <-> 4   2 <-> 5
  *     0 -> 1, 2 -> 3
- *   The lower ranks' sum always stands first, so all ranks compute the same bits.
+ *   OUT holds a rank's own sum, its slots what the others read. The lower ranks' sum
+ *   always stands first, so all ranks compute the same bits.
  *
  *   reduce-scatter (n a power of two): halves. Slots of rank r, n = 8
  *     [ 4 blocks for the far half | 4 sums | 2 sums ] -> OUT
@@ -43,7 +44,7 @@ static void folded(rcclx_plan *p, int me, int levels)
     rcclx_signal(p, levels + 2);
 }
 
-/* Slot 0: what this seat starts with. */
+/* What this seat starts with: its own block in slot 0, or the pair's sum there and in OUT. */
 static void start(rcclx_plan *p, int me, bool pair)
 {
     if (!pair) {
@@ -54,17 +55,27 @@ static void start(rcclx_plan *p, int me, bool pair)
     rcclx_reduce_step(p, RCCLX_PROTO_SIMPLE, 1, false);
     rcclx_src(p, RCCLX_IN, me, 0, true);
     rcclx_src(p, RCCLX_SCRATCH, me + 1, 0, true);
+    rcclx_dst(p, RCCLX_OUT, me, 0);
     rcclx_dst(p, RCCLX_SCRATCH, me, 0);
+}
+
+static void half_sum(rcclx_plan *p, int me, int rank, int level, int extra)
+{
+    const bool raw = !level && rank >= 2 * extra;
+
+    if (rank == me)
+        rcclx_src(p, raw ? RCCLX_IN : RCCLX_OUT, me, 0, raw);
+    else
+        rcclx_src(p, RCCLX_SCRATCH, rank, level, raw);
 }
 
 static void exchange(rcclx_plan *p, int me, int other, int level, int extra, bool final)
 {
-    const int low = me < other ? me : other, high = me < other ? other : me;
-
     rcclx_wait(p, other, level + 1, 0);
     rcclx_reduce_step(p, RCCLX_PROTO_SIMPLE, 1, final);
-    rcclx_src(p, RCCLX_SCRATCH, low, level, !level && low >= 2 * extra);
-    rcclx_src(p, RCCLX_SCRATCH, high, level, !level && high >= 2 * extra);
+    half_sum(p, me, me < other ? me : other, level, extra);
+    half_sum(p, me, me < other ? other : me, level, extra);
+    rcclx_dst(p, RCCLX_OUT, me, 0);
 }
 
 static void all_reduce(rcclx_plan *p, int n, int me)
@@ -88,8 +99,6 @@ static void all_reduce(rcclx_plan *p, int n, int me)
         else if (pair)
             rcclx_wait(p, me + 1, levels + 2, 1);
         exchange(p, me, seat_to_rank(seat ^ 1 << j, extra), j, extra, last);
-        if (last)
-            rcclx_dst(p, RCCLX_OUT, me, 0);
         if (!last || pair)
             rcclx_dst(p, RCCLX_SCRATCH, me, j + 1);
         rcclx_signal(p, j + 2);

@@ -168,6 +168,18 @@ static bool stays(const check_actor *a, const rcclx_step *st, int i)
                check_user_atom(a->op, dst->rank, RCCLX_OUT, dst->block + i, a->lane->piece);
 }
 
+/* Slots are as long as what is put into them: a step learns its length from a block
+ * of the message, unless all blocks are alike. */
+static bool has_length(const rcclx_plan *p, const rcclx_step *st)
+{
+    if (p->cut == RCCLX_CUT_EVEN || st->proto != RCCLX_PROTO_SIMPLE)
+        return true;
+    for (int k = 0; k < st->nsrc + st->ndst; k++)
+        if (p->refs[st->first + (uint32_t)k].buf != RCCLX_SCRATCH)
+            return true;
+    return false;
+}
+
 static bool move_blocks(const check_actor *a, const rcclx_step *st)
 {
     const rcclx_ref *dst = &a->plan->refs[st->first + st->nsrc];
@@ -175,6 +187,8 @@ static bool move_blocks(const check_actor *a, const rcclx_step *st)
 
     if (!st->nsrc || !st->ndst || !st->nblk || st->first + st->nsrc + st->ndst > a->plan->nrefs)
         return check_fail(a, "has no operands");
+    if (!has_length(a->plan, st))
+        return check_fail(a, "names no block of IN or OUT, so nobody knows how long it is");
     for (int i = 0; i < st->nblk; i++) {
         if (!(st->op == RCCLX_STEP_COPY ? copy_block : reduce_block)(a, st, i, &value))
             return false;
