@@ -34,6 +34,13 @@ static rcclx_status move(const rcclx_peer *p, void *mine, uint64_t theirs, size_
     return RCCLX_OK;
 }
 
+bool rcclx_cma_probe(int pid, uint64_t where, uint64_t *value)
+{
+    struct iovec local = { value, sizeof(*value) }, remote = { (void *)(uintptr_t)where, sizeof(*value) };
+
+    return process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof(*value);
+}
+
 static rcclx_status get(const rcclx_peer *p, void *dst, uint64_t where, size_t nbytes)
 {
     return move(p, dst, where, nbytes, false);

@@ -126,10 +126,8 @@ typedef struct {
     _Alignas(64) _Atomic uint32_t state;
     int32_t  pid;
     uint64_t key;              /* the process's */
-    uint64_t probe;            /* address of `token` in this process, for the CMA self-test */
-    uint64_t token;
     _Atomic uint32_t reach;    /* RCCLX_REACH_*: what this rank can do with every other process */
-    uint32_t ncores;
+    uint64_t cores[16];        /* the cores it may run on, a bit each */
     uint64_t options;          /* hash of the options that must agree */
     int32_t  status;           /* why FAILED: a rcclx_status, and its text */
     char     text[RCCLX_ERROR_TEXT];
@@ -149,6 +147,14 @@ typedef struct {
     rcclx_fifo    fifo[];                     /* one a destination rank */
 } rcclx_area;
 
+/* What rank 0 decides for all. */
+typedef struct {
+    int32_t  cma, ordered;    /* cma: 0 never, 1 wherever the kernel allows */
+    uint64_t slot_max, chunk, cache_bytes;
+    char     algo[256];
+    char     options[2048];   /* its settings that must agree, as text */
+} rcclx_agreed;
+
 /* First page of the segment. */
 typedef struct {
     uint64_t magic;
@@ -157,7 +163,7 @@ typedef struct {
     uint64_t area_bytes;
     _Alignas(64) _Atomic uint32_t failed;   /* number of ranks whose state is FAILED or CLOSED early */
     _Atomic uint32_t sleepers, bell;        /* futex: who sleeps wakes when anyone rings */
-    _Alignas(64) char options[2048];        /* rank 0's settings */
+    _Alignas(64) rcclx_agreed agreed;       /* rank 0's */
 } rcclx_segment_head;
 
 typedef struct {
@@ -200,6 +206,9 @@ extern const rcclx_transport *const rcclx_transports[]; /* best first; ends with
 void        *rcclx_peer_map(const rcclx_peer *p, uint64_t where, bool in_arena, size_t nbytes);
 rcclx_status rcclx_peer_get(const rcclx_peer *p, void *dst, uint64_t where, size_t nbytes);
 rcclx_status rcclx_peer_put(const rcclx_peer *p, uint64_t where, const void *src, size_t nbytes);
+
+/* Read 8 bytes of a process by its pid: may the kernel copy between us? */
+bool rcclx_cma_probe(int pid, uint64_t where, uint64_t *value);
 
 /* Open and close what watches a process; dead is true once it has ended. */
 int  rcclx_life_open(int pid);

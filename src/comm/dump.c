@@ -1,0 +1,119 @@
+/* A communicator in words, and in JSON from the same walk: who I am, who the
+ * peers are and how they are reached, what was agreed, what has run, what broke. */
+#include "comm/comm.h"
+
+#include "base/json.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+static const char *state_name(const rcclx_comm *c)
+{
+    static const char *const names[] = { "set-up", "ready", "finalized", "failed" };
+
+    return atomic_load(&c->team.aborted) ? "aborted" : atomic_load(&c->team.broken) ? "broken" : names[atomic_load(&c->state)];
+}
+
+static const char *way_to(const rcclx_team *t, int r)
+{
+    const rcclx_peer *p = &t->peer[r];
+
+    return r == t->rank ? "self" : p->local ? "pointer" : p->arena && p->cma ? "arena, cma" : p->arena ? "arena" : p->cma ? "cma"
+         : "scratch";
+}
+
+static const char *rank_state(uint32_t s)
+{
+    static const char *const names[] = { "absent", "here", "ready", "closed", "failed" };
+
+    return s < 5 ? names[s] : "?";
+}
+
+size_t rcclx_comm_bytes(const rcclx_comm *c)
+{
+    enum { STEP = 4096 };
+    static const size_t most = (size_t)RCCLX_MAX_RANKS * 32 << 20;
+    const rcclx_segment *s = &c->team.segment;
+    unsigned char seen[1024];
+    size_t pages = 0;
+
+    if (!s->head || !s->area_bytes || s->area_bytes > most)
+        return sizeof(*c);
+    /* pages of this rank's area that exist */
+    char *area = (char *)rcclx_segment_area(s, c->rank);
+    for (size_t at = 0; at < s->area_bytes; at += sizeof(seen) * STEP) {
+        const size_t n = s->area_bytes - at < sizeof(seen) * STEP ? s->area_bytes - at : sizeof(seen) * STEP;
+        if (mincore(area + at, n, seen))
+            break;
+        for (size_t i = 0; i < n / STEP; i++)
+            pages += seen[i] & 1;
+    }
+    return sizeof(*c) + pages * STEP;
+}
+
+static void dump_json(FILE *out, rcclx_comm *c)
+{
+    const rcclx_team *t = &c->team;
+    rcclx_json j;
+
+    rcclx_json_init(&j, out);
+    rcclx_json_object_open(&j, NULL);
+    rcclx_json_int(&j, "rank", c->rank);
+    rcclx_json_int(&j, "ranks", c->nranks);
+    rcclx_json_string(&j, "name", c->config.commName);
+    rcclx_json_string(&j, "device", "host");
+    rcclx_json_string(&j, "state", state_name(c));
+    if (atomic_load(&t->broken))
+        rcclx_json_string(&j, "cause", t->cause);
+    rcclx_json_int(&j, "bytes", (int64_t)rcclx_comm_bytes(c));
+    if (atomic_load(&c->state) == RCCLX_COMM_READY) {
+        rcclx_json_int(&j, "cores", t->machine.ncores);
+        rcclx_json_bool(&j, "crowded", t->crowded);
+        rcclx_json_bool(&j, "cma", t->cma);
+        rcclx_json_string(&j, "forced", t->algo);
+        rcclx_json_int(&j, "collectives", (int64_t)t->seq);
+        rcclx_json_object_open(&j, "calls");
+        for (int k = 0; k < RCCLX_KIND_COUNT; k++)
+            rcclx_json_int(&j, rcclx_kind_name((rcclx_kind)k), (int64_t)t->ops[k]);
+        rcclx_json_object_close(&j);
+        rcclx_json_array_open(&j, "peers");
+        for (int r = 0; r < t->nranks; r++) {
+            rcclx_json_object_open(&j, NULL);
+            rcclx_json_int(&j, "rank", r);
+            rcclx_json_int(&j, "pid", t->area[r]->ident.pid);
+            rcclx_json_string(&j, "way", way_to(t, r));
+            rcclx_json_string(&j, "state", rank_state(atomic_load(&t->area[r]->ident.state)));
+            rcclx_json_int(&j, "collectives_finished", (int64_t)atomic_load(&t->area[r]->done.value));
+            rcclx_json_object_close(&j);
+        }
+        rcclx_json_array_close(&j);
+    }
+    rcclx_json_object_close(&j);
+}
+
+void rcclx_comm_dump(FILE *out, rcclx_comm *c, bool json)
+{
+    const rcclx_team *t = &c->team;
+
+    if (json) {
+        dump_json(out, c);
+        return;
+    }
+    fprintf(out, "communicator %p %s: rank %d of %d, host, %s\n", c->handle, c->config.commName, c->rank, c->nranks, state_name(c));
+    if (atomic_load(&t->broken))
+        fprintf(out, "  first cause: %s\n", t->cause);
+    fprintf(out, "  memory touched: %zu bytes\n", rcclx_comm_bytes(c));
+    if (atomic_load(&c->state) != RCCLX_COMM_READY)
+        return;
+    fprintf(out, "  %d cores for its ranks%s; cross-memory attach %s; algorithms forced: %s\n", t->machine.ncores,
+            t->crowded ? " (crowded)" : "", t->cma ? "yes" : "no", *t->algo ? t->algo : "none");
+    fprintf(out, "  calls:");
+    for (int k = 0; k < RCCLX_KIND_COUNT; k++)
+        if (t->ops[k])
+            fprintf(out, " %s %llu", rcclx_kind_name((rcclx_kind)k), (unsigned long long)t->ops[k]);
+    fprintf(out, "\n");
+    for (int r = 0; r < t->nranks; r++)
+        fprintf(out, "  rank %-3d pid %-8d %-10s by %-10s finished %llu collectives\n", r, t->area[r]->ident.pid,
+                rank_state(atomic_load(&t->area[r]->ident.state)), way_to(t, r),
+                (unsigned long long)atomic_load(&t->area[r]->done.value));
+}

@@ -1,0 +1,365 @@
+/* Making a communicator.
+ *
+ *   meet      all ranks at the root: who is who, memory handles
+ *   map       the segment, the arenas of the other processes
+ *   try       can the kernel copy from every other process?
+ *   READY     said in my area; wait until all have said so (bounded; deaths are seen)
+ *   agree     take rank 0's settings, combine what all can do
+ *
+ * From then on the team (exec/) runs operations. A failure at any point leaves
+ * nothing behind: what was made is undone by the same function that destroys. */
+#include "comm/init.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/option.h"
+#include "base/process.h"
+#include "comm/bootstrap.h"
+#include "comm/handle.h"
+#include "device/reduce.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct {
+    rcclx_comm     *comm;
+    rcclx_unique_id id;
+    bool            serve;   /* rank 0 with NCCL_COMM_ID: open the root */
+    uint64_t        token;   /* what peers read to try the way to this process */
+    uint64_t        began;
+} job;
+
+static double seconds_since(uint64_t ns)
+{
+    return (double)(rcclx_clock_ns() - ns) * 1e-9;
+}
+
+/* --- map and try -------------------------------------------------------------------- */
+
+static uint32_t reach_peers(rcclx_comm *c, const rcclx_meeting *m)
+{
+    rcclx_team *t = &c->team;
+    const uint64_t mine = rcclx_process()->key;
+    uint32_t reach = RCCLX_REACH_CMA | RCCLX_REACH_ARENA;
+
+    for (int r = 0; r < t->nranks; r++) {
+        const rcclx_arrival *p = &m->peer[r];
+        rcclx_peer *peer = &t->peer[r];
+        *peer = (rcclx_peer){ .rank = r, .pid = p->pid, .local = p->key == mine, .life = -1 };
+        if (peer->local)
+            continue;
+        int fd = m->arena_fd[r];
+        for (int k = 0; fd < 0 && k < r; k++)
+            if (m->peer[k].key == p->key)
+                fd = m->arena_fd[k];
+        if (fd < 0 || rcclx_mapping_acquire(&peer->arena, p->key, p->arena_bytes, fd) != RCCLX_OK)
+            reach &= ~(uint32_t)RCCLX_REACH_ARENA;
+        uint64_t seen = 0;
+        peer->cma = true;
+        if (rcclx_option_int(RCCLX_OPT_CMA) == 0 || !rcclx_cma_probe(p->pid, p->probe, &seen) || seen != p->token)
+            reach &= ~(uint32_t)RCCLX_REACH_CMA;
+        peer->life = rcclx_life_open(p->pid);
+    }
+    return reach;
+}
+
+static void take_cores(uint64_t cores[16])
+{
+    cpu_set_t set;
+
+    memset(cores, 0, 16 * sizeof(*cores));
+    if (sched_getaffinity(0, sizeof(set), &set))
+        return;
+    for (int i = 0; i < 1024; i++)
+        if (CPU_ISSET(i, &set))
+            cores[i / 64] |= (uint64_t)1 << (i % 64);
+}
+
+/* --- agree --------------------------------------------------------------------------- */
+
+static void decide(rcclx_agreed *a)
+{
+    rcclx_machine m;
+
+    rcclx_machine_default(&m, 1);
+    a->cma = rcclx_option_int(RCCLX_OPT_CMA) != 0;
+    a->ordered = (int32_t)rcclx_option_int(RCCLX_OPT_ORDERED);
+    a->slot_max = (uint64_t)rcclx_option_int(RCCLX_OPT_LL_BYTES);
+    a->chunk = (uint64_t)rcclx_option_int(RCCLX_OPT_CHUNK_BYTES);
+    a->cache_bytes = m.cache_bytes;
+    const char *own = rcclx_option_str(RCCLX_OPT_X_ALGO);
+    snprintf(a->algo, sizeof(a->algo), "%s", *own ? own : rcclx_option_str(RCCLX_OPT_ALGO));
+    rcclx_option_agree_text(a->options, sizeof(a->options));
+}
+
+/* Lines of rank 0's settings that are not mine. */
+static void warn_of_difference(const rcclx_comm *c, const char *theirs)
+{
+    char mine[sizeof(((rcclx_agreed *)0)->options)] = "";
+
+    rcclx_option_agree_text(mine, sizeof(mine));
+    for (const char *line = theirs; *line;) {
+        const size_t n = strcspn(line, "\n"), name = strcspn(line, "=");
+        for (const char *my = mine; *my; my += strcspn(my, "\n") + (my[strcspn(my, "\n")] == '\n')) {
+            const size_t k = strcspn(my, "\n");
+            if (!strncmp(my, line, name + 1) && (k != n || strncmp(my, line, n)))
+                RCCLX_ALERT("rank %d of %d: settings differ: here %.*s, on rank 0 %.*s; rank 0's is used on all ranks", c->rank,
+                            c->nranks, (int)k, my, (int)n, line);
+        }
+        line += n + (line[n] == '\n');
+    }
+}
+
+static void agree(rcclx_comm *c)
+{
+    rcclx_team *t = &c->team;
+    const rcclx_agreed *a = &t->segment.head->agreed;
+    uint64_t cores[16] = { 0 };
+    uint32_t reach = RCCLX_REACH_CMA | RCCLX_REACH_ARENA;
+    int ncores = 0;
+
+    t->one_process = true;
+    for (int r = 0; r < t->nranks; r++) {
+        reach &= atomic_load(&t->area[r]->ident.reach);
+        t->one_process &= t->area[r]->ident.key == t->area[0]->ident.key;
+        for (int i = 0; i < 16; i++)
+            cores[i] |= t->area[r]->ident.cores[i];
+    }
+    for (int i = 0; i < 16; i++)
+        ncores += __builtin_popcountll(cores[i]);
+    t->cma = a->cma && (reach & RCCLX_REACH_CMA);
+    t->arenas = reach & RCCLX_REACH_ARENA;
+    t->crowded = ncores && t->nranks > ncores;
+    t->ordered = a->ordered;
+    t->slot_max = a->slot_max < RCCLX_SLOT_BYTES ? a->slot_max : RCCLX_SLOT_BYTES;
+    t->chunk = a->chunk >= 64u * RCCLX_MAX_RANKS ? a->chunk : 64u * RCCLX_MAX_RANKS;
+    memcpy(t->algo, a->algo, sizeof(t->algo));
+    rcclx_machine_default(&t->machine, t->nranks);
+    t->machine.ncores = ncores ? ncores : t->machine.ncores;
+    t->machine.cache_bytes = a->cache_bytes;
+    if (!t->cma)
+        t->machine.cma_rate = 0;
+    for (int r = 0; r < t->nranks; r++)
+        t->peer[r].cma = t->cma && !t->peer[r].local;
+    if (t->area[0]->ident.options != t->area[t->rank]->ident.options)
+        warn_of_difference(c, a->options);
+}
+
+/* Wait until every rank is READY; name those that are not. */
+static rcclx_status all_ready(rcclx_comm *c, uint64_t began, double timeout)
+{
+    rcclx_team *t = &c->team;
+    int ms = 0;
+
+    for (int r = 0; r < t->nranks;) {
+        const rcclx_ident *id = &t->area[r]->ident;
+        const uint32_t state = atomic_load_explicit(&id->state, memory_order_acquire);
+        if (state == RCCLX_RANK_READY || state == RCCLX_RANK_CLOSED) {
+            r++;
+            ms = 0;
+            continue;
+        }
+        if (state == RCCLX_RANK_FAILED)
+            return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d failed: %.700s", c->rank, c->nranks, r, id->text);
+        if (atomic_load(&t->aborted))
+            return RCCLX_ABORTED;
+        if (rcclx_life_dead(t->peer[r].life) && atomic_load(&id->state) < RCCLX_RANK_READY)
+            return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d (pid %d) has ended", c->rank, c->nranks, r,
+                              t->peer[r].pid);
+        if (seconds_since(began) > timeout)
+            return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) is not ready after %.0f s; is it stopped?",
+                              c->rank, c->nranks, r, t->peer[r].pid, timeout);
+        if (ms++ < 200) {
+            sched_yield();
+        } else {
+            const struct timespec nap = { 0, 200000 };
+            nanosleep(&nap, NULL);
+        }
+    }
+    return RCCLX_OK;
+}
+
+/* --- the whole ------------------------------------------------------------------------ */
+
+static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m)
+{
+    rcclx_team *t = &c->team;
+
+    RCCLX_TRY(rcclx_segment_map(&t->segment, m->segment_fd, m->token));
+    t->nranks = c->nranks;
+    t->rank = c->rank;
+    t->device = c->device;
+    t->id = m->token[0] ^ m->token[1];
+    for (int r = 0; r < t->nranks; r++)
+        t->area[r] = rcclx_segment_area(&t->segment, r);
+    rcclx_ident *me = &t->area[t->rank]->ident;
+    me->pid = rcclx_process()->pid;
+    me->key = rcclx_process()->key;
+    me->options = rcclx_option_agree_hash();
+    take_cores(me->cores);
+    atomic_store(&me->reach, reach_peers(c, m));
+    if (t->rank == 0)
+        decide(&t->segment.head->agreed);
+    return rcclx_team_start(t);
+}
+
+static rcclx_status meet_and_attach(job *j)
+{
+    rcclx_comm *c = j->comm;
+    const double timeout = rcclx_option_real(RCCLX_OPT_INIT_TIMEOUT);
+    rcclx_arena_info arena;
+    rcclx_meeting m;
+
+    RCCLX_TRY(rcclx_arena_get(&arena));
+    const rcclx_arrival me = {
+        .rank = c->rank, .pid = rcclx_process()->pid, .host = rcclx_process()->host, .key = arena.key,
+        .arena_bytes = arena.nbytes, .arena_fd = arena.fd, .probe = (uint64_t)(uintptr_t)&j->token, .token = j->token,
+    };
+    if (j->serve)
+        RCCLX_TRY(rcclx_unique_id_serve(&j->id));
+    RCCLX_TRY(rcclx_meet(&j->id, c->nranks, &me, timeout, &c->team.aborted, &m));
+    rcclx_status s = attach(c, &m);
+    if (c->team.segment.head) {
+        rcclx_ident *id = &c->team.area[c->rank]->ident;
+        if (s != RCCLX_OK) {
+            id->status = (int32_t)s;
+            snprintf(id->text, sizeof(id->text), "%s", rcclx_last_error());
+        }
+        atomic_store_explicit(&id->state, s == RCCLX_OK ? RCCLX_RANK_READY : RCCLX_RANK_FAILED, memory_order_release);
+    }
+    rcclx_meeting_fini(&m);
+    if (s == RCCLX_OK)
+        s = all_ready(c, j->began, timeout);
+    if (s == RCCLX_OK)
+        agree(c);
+    return s;
+}
+
+static rcclx_status run(void *arg)
+{
+    job *j = arg;
+    rcclx_comm *c = j->comm;
+
+    rcclx_log_device(c->device);
+    RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId 0 commId 0x%llx - Init START", c->handle, c->rank,
+                   c->nranks, c->device, c->device, (unsigned long long)0);
+    const rcclx_status s = meet_and_attach(j);
+    if (s == RCCLX_OK) {
+        RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId 0 commId 0x%llx - Init COMPLETE", c->handle,
+                       c->rank, c->nranks, c->device, c->device, (unsigned long long)c->team.id);
+        RCCLX_INFO_LOG(INIT, "Init timings - rank %d nranks %d total %.4f", c->rank, c->nranks, seconds_since(j->began));
+        atomic_store_explicit(&c->state, RCCLX_COMM_READY, memory_order_release);
+    } else {
+        snprintf(c->team.cause, sizeof(c->team.cause), "%s", s == RCCLX_ABORTED ? "aborted during init" : rcclx_last_error());
+        c->failure = s;
+        atomic_store_explicit(&c->state, RCCLX_COMM_FAILED, memory_order_release);
+    }
+    rcclx_mem_free(j);
+    /* a blocking init that failed leaves no communicator; a non-blocking one's handle is the user's to abort */
+    if (s != RCCLX_OK && c->config.blocking)
+        rcclx_comm_release(rcclx_handle_close(c->handle));
+    rcclx_comm_release(c);
+    return s;
+}
+
+static void *run_in_thread(void *arg)
+{
+    run(arg);
+    return NULL;
+}
+
+/* Runs beside the caller, who polls. */
+static rcclx_status start_thread(job *j)
+{
+    pthread_t t;
+    pthread_attr_t attr;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    const int e = pthread_create(&t, &attr, run_in_thread, j);
+    pthread_attr_destroy(&attr);
+    return e ? run(j) : RCCLX_AGAIN;
+}
+
+rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *id, int rank, int device,
+                             const rcclx_comm_config *config)
+{
+    const char *at = rcclx_option_str(RCCLX_OPT_COMM_ID);
+    rcclx_comm *c = RCCLX_NEW(rcclx_comm);
+    job *j = RCCLX_NEW(job);
+    char bad[64];
+
+    *handle = NULL;
+    if (!c || !j) {
+        rcclx_mem_free(c);
+        rcclx_mem_free(j);
+        return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for a communicator", rank);
+    }
+    *c = (rcclx_comm){ .nranks = nranks, .rank = rank, .device = device, .config = *config, .holders = 2, .state = RCCLX_COMM_INIT };
+    pthread_mutex_init(&c->lock, NULL);
+    *j = (job){ .comm = c, .id = *id, .began = rcclx_clock_ns() };
+    rcclx_random(&j->token, sizeof(j->token));
+    rcclx_status s = RCCLX_OK;
+    if (rcclx_algo_list_check(rcclx_option_str(RCCLX_OPT_ALGO), bad, sizeof(bad)) ||
+        rcclx_algo_list_check(rcclx_option_str(RCCLX_OPT_X_ALGO), bad, sizeof(bad)))
+        s = RCCLX_FAIL(RCCLX_USAGE, "rank %d: NCCL_ALGO or RCCLX_ALGO names '%s', which is no algorithm; `rcclx info` lists them",
+                       rank, bad);
+    if (s == RCCLX_OK && rcclx_isa_use(rcclx_option_str(RCCLX_OPT_ISA)))
+        RCCLX_ALERT("RCCLX_ISA is %s, which this processor lacks; %s is used", rcclx_option_str(RCCLX_OPT_ISA), rcclx_isa_name());
+    if (s == RCCLX_OK && *at) {
+        s = rcclx_unique_id_at(&j->id, at, at);
+        j->serve = rank == 0;
+    }
+    if (s == RCCLX_OK)
+        s = rcclx_handle_open(c);
+    if (s != RCCLX_OK) {
+        rcclx_mem_free(j);
+        rcclx_mem_free(c);
+        return s;
+    }
+    void *const h = c->handle;
+    *handle = h;
+    s = config->blocking ? rcclx_group_job(run, j) : start_thread(j);
+    if (s != RCCLX_OK && s != RCCLX_AGAIN && config->blocking)
+        *handle = NULL;
+    return s;
+}
+
+rcclx_status rcclx_comm_init_all(void **handles, int nranks, const int *devices, const rcclx_comm_config *config)
+{
+    rcclx_unique_id id;
+    rcclx_comm_config blocking = *config;
+
+    blocking.blocking = 1;
+    RCCLX_TRY(rcclx_unique_id_create(&id));
+    RCCLX_TRY(rcclx_group_start());
+    rcclx_status s = RCCLX_OK;
+    for (int r = 0; r < nranks; r++) {
+        handles[r] = NULL;
+        if (s == RCCLX_OK)
+            s = rcclx_comm_init(&handles[r], nranks, &id, r, devices ? devices[r] : r, &blocking);
+    }
+    if (s != RCCLX_OK)
+        rcclx_group_fail(s);
+    return rcclx_group_end();
+}
+
+/* --- undoing --------------------------------------------------------------------------- */
+
+void rcclx_comm_undo(rcclx_comm *c)
+{
+    rcclx_team *t = &c->team;
+
+    rcclx_team_stop(t);
+    for (int r = 0; r < t->nranks; r++) {
+        rcclx_life_close(t->peer[r].life);
+        rcclx_mapping_release(t->peer[r].arena);
+    }
+    rcclx_segment_unmap(&t->segment);
+    pthread_mutex_destroy(&c->lock);
+    rcclx_mem_free(c);
+}

@@ -1,0 +1,113 @@
+/* Which address to be found at. Interfaces are graded; NCCL_SOCKET_IFNAME picks
+ * among them as NCCL's users know it: a list of prefixes, "=" before the list for
+ * whole names, "^" for all but these.
+ *
+ *   grade  0 ordinary   1 link-local address   2 container or virtual bridge   3 loopback
+ */
+#include "comm/socket.h"
+
+#include "base/log.h"
+#include "base/option.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool usable(const struct ifaddrs *i, int family)
+{
+    const int f = i->ifa_addr ? i->ifa_addr->sa_family : 0;
+
+    return (f == AF_INET || f == AF_INET6) && (!family || f == family) && (i->ifa_flags & IFF_UP) && (i->ifa_flags & IFF_RUNNING);
+}
+
+static bool link_local(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET)
+        return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 16) == 0xa9fe;
+    return IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+}
+
+static int grade(const struct ifaddrs *i)
+{
+    static const char *const bridges[] = { "docker", "virbr", "br-", "veth", "cni", "flannel", "lxc", "podman" };
+
+    if (i->ifa_flags & IFF_LOOPBACK)
+        return 3;
+    for (size_t k = 0; k < sizeof(bridges) / sizeof(*bridges); k++)
+        if (!strncmp(i->ifa_name, bridges[k], strlen(bridges[k])))
+            return 2;
+    return link_local(i->ifa_addr) ? 1 : 0;
+}
+
+/* Does the name match the list? exact: whole names. */
+static bool listed(const char *name, const char *list, bool exact)
+{
+    while (*list) {
+        const size_t n = strcspn(list, ",");
+        if (n && !strncmp(name, list, n) && (!exact || strlen(name) == n))
+            return true;
+        list += n + (list[n] == ',');
+    }
+    return false;
+}
+
+static bool wanted(const char *name, const char *rule)
+{
+    const bool not = *rule == '^';
+
+    rule += not;
+    const bool exact = *rule == '=';
+    return !*rule || listed(name, rule + exact, exact) != not;
+}
+
+static void list_all(const struct ifaddrs *all, char *text, size_t n)
+{
+    size_t at = 0;
+
+    *text = 0;
+    for (const struct ifaddrs *i = all; i && at < n; i = i->ifa_next) {
+        char host[INET6_ADDRSTRLEN] = "";
+        const int f = i->ifa_addr ? i->ifa_addr->sa_family : 0;
+        if (f != AF_INET && f != AF_INET6)
+            continue;
+        inet_ntop(f, f == AF_INET ? (const void *)&((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr
+                                  : (const void *)&((struct sockaddr_in6 *)(void *)i->ifa_addr)->sin6_addr, host, sizeof(host));
+        at += (size_t)snprintf(text + at, n - at, "%s%s (%s%s)", at ? ", " : "", i->ifa_name, host,
+                               i->ifa_flags & IFF_UP ? "" : ", down");
+    }
+    if (!at)
+        snprintf(text, n, "none");
+}
+
+rcclx_status rcclx_interface_pick(rcclx_address *a)
+{
+    const char *rule = rcclx_option_str(RCCLX_OPT_SOCKET_IFNAME);
+    const int64_t word = rcclx_option_int(RCCLX_OPT_SOCKET_FAMILY);
+    const int family = word == 1 ? AF_INET : word == 2 ? AF_INET6 : 0;
+    struct ifaddrs *all = NULL;
+    const struct ifaddrs *best = NULL;
+    char list[512], text[80];
+
+    memset(a, 0, sizeof(*a));
+    if (getifaddrs(&all))
+        return RCCLX_AGAIN;
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next)
+        if (usable(i, family) && wanted(i->ifa_name, rule) && (!best || grade(i) < grade(best)))
+            best = i;
+    rcclx_status s = RCCLX_OK;
+    if (best) {
+        memcpy(&a->room, best->ifa_addr, best->ifa_addr->sa_family == AF_INET ? sizeof(a->v4) : sizeof(a->v6));
+        rcclx_address_text(a, text, sizeof(text));
+        RCCLX_INFO_LOG(BOOTSTRAP, "Bootstrap: Using %s:%s", best->ifa_name, text);
+    } else if (*rule) {
+        list_all(all, list, sizeof(list));
+        s = RCCLX_FAIL(RCCLX_ARGUMENT, "NCCL_SOCKET_IFNAME is '%s' and no interface that is up%s matches; there are: %s", rule,
+                       family ? " and of the family asked for" : "", list);
+    } else {
+        s = RCCLX_AGAIN;
+    }
+    freeifaddrs(all);
+    return s;
+}

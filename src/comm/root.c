@@ -1,0 +1,281 @@
+/* The root of a bootstrap: a thread that gathers the ranks and hands out the
+ * shared memory.
+ *
+ *   rank 0 --hello--> +------+ --welcome, handles--> rank 0
+ *   rank 1 --hello--> | root | --welcome, handles--> rank 1
+ *   rank 2 --hello--> +------+ --welcome, handles--> rank 2      2n small messages
+ *
+ * A connection that does not know the id's token within a few seconds is closed
+ * and does no harm. When a rank contradicts another, goes away again, or does not
+ * come before the deadline, everyone who came is told which. */
+#include "comm/root.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_GUESTS = RCCLX_MAX_RANKS + 192, STRANGER_NS = 1000000000, SEND_MS = 5000 };
+
+typedef struct {
+    int         fd, handle, nbytes; /* handle: the arena's, -1 none */
+    bool        known;
+    uint64_t    since;
+    rcclx_hello hello;
+} guest;
+
+typedef struct {
+    uint64_t token[2];
+    int      tcp, local;
+    uint64_t deadline;
+    int      nranks, narrived;
+    int      of_rank[RCCLX_MAX_RANKS]; /* guest + 1 */
+    guest    guests[MAX_GUESTS];
+    int      nguests;
+    rcclx_welcome welcome;
+} root;
+
+static void drop(root *r, int g)
+{
+    guest *x = &r->guests[g];
+
+    close(x->fd);
+    if (x->handle >= 0)
+        close(x->handle);
+    if (x->known)
+        r->narrived--, r->of_rank[x->hello.me.rank] = 0;
+    *x = r->guests[--r->nguests];
+    if (g < r->nguests && x->known)
+        r->of_rank[x->hello.me.rank] = g + 1;
+}
+
+/* Tell every known rank why there will be no communicator. */
+static void refuse(root *r, rcclx_status s)
+{
+    r->welcome.status = (int32_t)s;
+    for (int g = 0; g < r->nguests; g++)
+        if (r->guests[g].known)
+            rcclx_send_all(r->guests[g].fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
+}
+
+static void missing(const root *r, char *text, size_t n)
+{
+    size_t at = 0;
+
+    *text = 0;
+    for (int i = 0; i < r->nranks && at < n; i++)
+        if (!r->of_rank[i])
+            at += (size_t)snprintf(text + at, n - at, "%s%d", at ? ", " : "", i);
+}
+
+/* A complete hello: false when the meeting is off. */
+static bool admit(root *r, int g)
+{
+    guest *x = &r->guests[g];
+    const rcclx_hello *h = &x->hello;
+    char *text = r->welcome.text;
+    const size_t n = sizeof(r->welcome.text);
+    const int rank = h->me.rank;
+
+    *text = 0;
+    if (h->nranks < 1 || h->nranks > RCCLX_MAX_RANKS || rank < 0 || rank >= h->nranks)
+        snprintf(text, n, "rank %d of %d is impossible", rank, h->nranks);
+    else if (r->nranks && h->nranks != r->nranks)
+        snprintf(text, n, "rank %d (pid %d) expects %d ranks, but others expect %d; pass the same nranks everywhere", rank,
+                 h->me.pid, h->nranks, r->nranks);
+    else if (r->of_rank[rank])
+        snprintf(text, n, "two processes are rank %d (pids %d and %d); every rank must come once", rank,
+                 r->guests[r->of_rank[rank] - 1].hello.me.pid, h->me.pid);
+    else if (r->nranks && h->me.host != r->guests[r->of_rank[r->welcome.peer[0].rank] - 1].hello.me.host)
+        snprintf(text, n, "rank %d runs on another machine than rank %d; this version joins ranks of one machine", rank,
+                 r->welcome.peer[0].rank);
+    if (*text) {
+        r->welcome.status = RCCLX_USAGE;
+        rcclx_send_all(x->fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
+        refuse(r, RCCLX_USAGE);
+        return false;
+    }
+    if (!r->nranks)
+        r->welcome.peer[0].rank = rank; /* the first to come, for the text above */
+    r->nranks = h->nranks;
+    x->known = true;
+    r->of_rank[rank] = g + 1;
+    r->narrived++;
+    return true;
+}
+
+static void greet(root *r, int listener)
+{
+    for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;) {
+        if (r->nguests == MAX_GUESTS) {
+            close(fd);
+            continue;
+        }
+        r->guests[r->nguests++] = (guest){ .fd = fd, .handle = -1, .since = rcclx_clock_ns() };
+    }
+}
+
+/* Bytes of a guest. 0: still here; 1: it is to be dropped; -1: the meeting is off. */
+static int listen_to(root *r, int g)
+{
+    guest *x = &r->guests[g];
+    int handle = -1, nhandles = 1;
+    char rest[64];
+    const bool full = x->known;
+    const ssize_t k = rcclx_recv_some(x->fd, full ? rest : (char *)&x->hello + x->nbytes,
+                                      full ? sizeof(rest) : sizeof(x->hello) - (size_t)x->nbytes, &handle, &nhandles);
+
+    if (nhandles == 1) {
+        if (x->handle >= 0)
+            close(x->handle);
+        x->handle = handle;
+    }
+    if (k < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (k <= 0 && full) {
+        snprintf(r->welcome.text, sizeof(r->welcome.text), "rank %d (pid %d) went away while the ranks were meeting",
+                 x->hello.me.rank, x->hello.me.pid);
+        drop(r, g);
+        refuse(r, RCCLX_PEER_LOST);
+        return -1;
+    }
+    if (k <= 0)
+        return 1;
+    if (full)
+        return 0;
+    x->nbytes += (int)k;
+    const size_t judge = offsetof(rcclx_hello, version);
+    if ((size_t)x->nbytes >= judge && (x->hello.magic != RCCLX_HELLO_MAGIC || x->hello.token[0] != r->token[0] ||
+                                       x->hello.token[1] != r->token[1]))
+        return 1;
+    if ((size_t)x->nbytes < sizeof(x->hello))
+        return 0;
+    return admit(r, g) ? 0 : -1;
+}
+
+static void serve(root *r)
+{
+    rcclx_welcome *w = &r->welcome;
+    int handles[1 + RCCLX_MAX_RANKS], n = 1;
+
+    w->status = (int32_t)rcclx_segment_create(r->nranks, r->token, &handles[0]);
+    if (w->status != RCCLX_OK) {
+        snprintf(w->text, sizeof(w->text), "%s", rcclx_last_error());
+        refuse(r, (rcclx_status)w->status);
+        return;
+    }
+    w->nranks = r->nranks;
+    w->root_pid = (int32_t)getpid();
+    w->segment_fd = handles[0];
+    for (int i = 0; i < r->nranks; i++) {
+        const guest *x = &r->guests[r->of_rank[i] - 1];
+        w->peer[i] = x->hello.me;
+        w->handle[i] = -1;
+        for (int k = 0; k < i; k++)
+            if (w->peer[k].key == w->peer[i].key)
+                w->handle[i] = w->handle[k];
+        if (w->handle[i] < 0 && x->handle >= 0) {
+            w->handle[i] = n;
+            handles[n++] = x->handle;
+        }
+    }
+    for (int i = 0; i < r->nranks; i++) {
+        struct sockaddr_storage a;
+        socklen_t size = sizeof(a);
+        const int fd = r->guests[r->of_rank[i] - 1].fd;
+        const bool local = getsockname(fd, (struct sockaddr *)&a, &size) == 0 && a.ss_family == AF_UNIX;
+        rcclx_send_all(fd, w, sizeof(*w), handles, local ? n : 0, SEND_MS);
+    }
+    /* those that came by TCP fetch the handles from this process: stay until they have closed */
+    for (int i = 0; i < r->nranks; i++) {
+        struct pollfd p = { .fd = r->guests[r->of_rank[i] - 1].fd, .events = POLLIN };
+        poll(&p, 1, SEND_MS);
+    }
+    close(handles[0]);
+}
+
+/* One round of listening; false when the meeting is over. */
+static bool round_of(root *r)
+{
+    struct pollfd p[MAX_GUESTS + 2] = { { .fd = r->tcp, .events = POLLIN }, { .fd = r->local, .events = POLLIN } };
+    const int n = r->nguests;
+
+    for (int g = 0; g < n; g++)
+        p[g + 2] = (struct pollfd){ .fd = r->guests[g].fd, .events = POLLIN };
+    poll(p, (nfds_t)n + 2, 200);
+    const uint64_t now = rcclx_clock_ns();
+    for (int g = n - 1; g >= 0; g--) {
+        int what = p[g + 2].revents ? listen_to(r, g) : 0;
+        if (what < 0)
+            return false;
+        if (what || (!r->guests[g].known && now - r->guests[g].since > STRANGER_NS * 10ull))
+            drop(r, g);
+    }
+    if (p[0].revents)
+        greet(r, r->tcp);
+    if (p[1].revents)
+        greet(r, r->local);
+    if (r->nranks && r->narrived == r->nranks) {
+        serve(r);
+        return false;
+    }
+    if (now < r->deadline)
+        return true;
+    if (r->narrived) {
+        char list[512];
+        missing(r, list, sizeof(list));
+        snprintf(r->welcome.text, sizeof(r->welcome.text), "%d of %d ranks came before the deadline; missing: rank %s; start "
+                 "them all, or raise RCCLX_INIT_TIMEOUT", r->narrived, r->nranks, list);
+        refuse(r, RCCLX_TIMEOUT);
+    }
+    return false;
+}
+
+static void *work(void *arg)
+{
+    root *r = arg;
+
+    while (round_of(r))
+        ;
+    while (r->nguests)
+        drop(r, r->nguests - 1);
+    if (r->tcp >= 0)
+        close(r->tcp);
+    if (r->local >= 0)
+        close(r->local);
+    rcclx_mem_free(r);
+    return NULL;
+}
+
+rcclx_status rcclx_root_start(const uint64_t token[2], int tcp, int local, double timeout)
+{
+    root *r = RCCLX_NEW(root);
+    pthread_t t;
+    pthread_attr_t attr;
+
+    if (r) {
+        memcpy(r->token, token, sizeof(r->token));
+        r->tcp = tcp;
+        r->local = local;
+        r->welcome.magic = RCCLX_HELLO_MAGIC;
+        r->deadline = rcclx_clock_ns() + (uint64_t)(timeout * 1e9);
+        pthread_attr_init(&attr);
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        pthread_attr_setstacksize(&attr, 256 << 10);
+        const int e = pthread_create(&t, &attr, work, r);
+        pthread_attr_destroy(&attr);
+        if (!e)
+            return RCCLX_OK;
+    }
+    rcclx_mem_free(r);
+    if (tcp >= 0)
+        close(tcp);
+    if (local >= 0)
+        close(local);
+    return RCCLX_FAIL(RCCLX_SYSTEM, "the bootstrap's thread cannot be started");
+}

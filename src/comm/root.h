@@ -1,0 +1,48 @@
+#ifndef RCCLX_COMM_ROOT_H
+#define RCCLX_COMM_ROOT_H
+
+/* Private to comm/: the two ends of the bootstrap's protocol. */
+#include "comm/bootstrap.h"
+#include "comm/socket.h"
+
+#define RCCLX_ID_MAGIC    0x5243434c58494431u
+#define RCCLX_HELLO_MAGIC 0x5243434c58484c31u
+
+/* The unique id. Everything in it is plain bytes, so that it may travel any way. */
+typedef struct {
+    uint64_t magic;
+    uint64_t token[2];   /* who knows it belongs to us */
+    uint64_t host;       /* the root's machine; 0: not known yet */
+    int32_t  late;       /* the root may start after the others ask: keep trying */
+    int32_t  has_tcp;
+    uint16_t family, port; /* network order */
+    uint32_t scope;
+    uint8_t  addr[16];
+} rcclx_id_fields;
+
+_Static_assert(sizeof(rcclx_id_fields) <= RCCLX_UNIQUE_ID_BYTES, "an id is 128 bytes");
+
+typedef struct {
+    uint64_t      magic, token[2];
+    int32_t       version, nranks;
+    rcclx_arrival me;
+} rcclx_hello;
+
+typedef struct {
+    uint64_t      magic;
+    int32_t       status;                 /* rcclx_status */
+    int32_t       nranks, root_pid, segment_fd;
+    char          text[RCCLX_ERROR_TEXT]; /* when status is not OK */
+    int32_t       handle[RCCLX_MAX_RANKS]; /* which of the handles alongside is the rank's arena; -1: none.
+                                              The first handle is the segment. */
+    rcclx_arrival peer[RCCLX_MAX_RANKS];
+} rcclx_welcome;
+
+void rcclx_id_socket_name(const uint64_t token[2], char *name, size_t n);
+void rcclx_id_address(const rcclx_id_fields *f, rcclx_address *a);
+
+/* Start the root in a thread of its own; it takes the listening sockets (-1: none). It ends when
+ * all are served, or at the deadline. */
+rcclx_status rcclx_root_start(const uint64_t token[2], int tcp, int local, double timeout);
+
+#endif
