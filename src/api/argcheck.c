@@ -98,7 +98,7 @@ static rcclx_status check_buffer(const char *call, const rcclx_op *op, const cha
 
     if (!p)
         return is_null(call, op, what, op->count);
-    if ((uintptr_t)p % size)
+    if ((uintptr_t)p & (size - 1)) /* sizes are powers of two */
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: %s %p does not begin at an element of %s; align it to %zu bytes",
                           op->team->rank, call, what, p, rcclx_type_name(op->type), size);
     if (rcclx_arena_find(p, nbytes, &offset) == RCCLX_MEM_FREED)
