@@ -3,10 +3,12 @@
  * version and settings answer as programs expect. */
 #include "check.h"
 #include "nccl.h"
+#include "rccl/rccl.h"
 #include "rcclx.h"
 #include "rcclx_teams.h"
 
 #include <dlfcn.h>
+#include <stddef.h>
 
 /* NCCL 2.28.9, RCCL's additions, and what NCCL added up to 2.31. */
 static const char *const functions[] = {
@@ -223,4 +225,170 @@ TEST(launchers_that_make_no_sense_are_refused)
     CHECK(rcclxEnvRank(&env) == ncclSuccess && env.size == 1, "torchrun inside Slurm: %d", env.size);
     forget_launchers();
     CHECK(rcclxEnvRank(NULL) == ncclInvalidArgument, "NULL passed");
+}
+
+/* --- a communicator, asked in every way ------------------------------------- */
+
+static ncclComm_t one, pair[2];
+
+static bool start(void)
+{
+    if (!one && ncclCommInitAll(&one, 1, NULL) == ncclSuccess)
+        CHECK(ncclCommInitAll(pair, 2, NULL) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    return CHECK(one && pair[1], "no communicators: %s", ncclGetLastError(NULL));
+}
+
+TEST(a_communicator_tells_who_it_is)
+{
+    int          n = -1, rank = -1, device = -1;
+    ncclResult_t async = ncclInternalError;
+    ncclTeam_t   team;
+    uint64_t     bytes = 0;
+
+    REQUIRE(start(), "start");
+    CHECK(ncclCommCount(pair[1], &n) == ncclSuccess && n == 2, "%d", n);
+    CHECK(ncclCommUserRank(pair[1], &rank) == ncclSuccess && rank == 1, "%d", rank);
+    CHECK(ncclCommCuDevice(pair[1], &device) == ncclSuccess && device == 1, "%d", device);
+    CHECK(ncclCommGetAsyncError(pair[1], &async) == ncclSuccess && async == ncclSuccess, "%d", async);
+    CHECK(ncclCommMemStats(pair[1], ncclStatGpuMemTotal, &bytes) == ncclSuccess && bytes > 0, "%lu", (unsigned long)bytes);
+    CHECK(ncclCommMemStats(pair[1], (ncclCommMemStat_t)9, &bytes) == ncclInvalidArgument, "passed");
+    team = ncclTeamWorld(pair[1]);
+    CHECK(team.nRanks == 2 && team.rank == 1 && team.stride == 1, "%d %d %d", team.nRanks, team.rank, team.stride);
+    CHECK(ncclTeamRankToWorld(pair[1], team, 0) == 0, "%d", ncclTeamRankToWorld(pair[1], team, 0));
+    team = ncclTeamLsa(pair[1]);
+    CHECK(team.nRanks == 1 && ncclTeamRankToWorld(pair[1], team, 0) == 1, "%d", team.nRanks);
+    CHECK(ncclTeamWorld(NULL).nRanks == 0, "a team of nobody");
+}
+
+TEST(properties_are_written_as_far_as_the_structure_reaches)
+{
+    ncclCommProperties_t p = { .size = offsetof(ncclCommProperties_t, commHash), .magic = NCCL_API_MAGIC };
+
+    REQUIRE(start(), "start");
+    p.commHash = 77;
+    p.rank     = -1;
+    CHECK(ncclCommQueryProperties(pair[1], &p) == ncclSuccess && p.rank == 1 && p.nRanks == 2, "%d of %d", p.rank, p.nRanks);
+    CHECK(p.commHash == 77 && !p.deviceApiSupport, "%lx", (unsigned long)p.commHash);
+    p.size = sizeof p;
+    CHECK(ncclCommQueryProperties(pair[1], &p) == ncclSuccess && p.commHash != 77, "%lx", (unsigned long)p.commHash);
+    p.magic = 0;
+    CHECK(ncclCommQueryProperties(pair[1], &p) == ncclInvalidArgument, "passed");
+}
+
+TEST(registration_answers_as_programs_expect)
+{
+    static _Alignas(4096) char buf[8192];
+    ncclWindow_t               win = (ncclWindow_t)(void *)buf;
+    void                      *h   = NULL;
+
+    REQUIRE(start(), "start");
+    CHECK(ncclCommWindowRegister(one, buf, sizeof buf, &win, NCCL_WIN_COLL_SYMMETRIC) == ncclSuccess && !win, "%p", (void *)win);
+    CHECK(ncclCommWindowDeregister(one, NULL) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    CHECK(ncclCommWindowRegister(one, buf, sizeof buf, &win, 64) == ncclInvalidArgument, "flags passed");
+    CHECK(ncclCommRegister(one, buf, sizeof buf, &h) == ncclSuccess && h, "%s", ncclGetLastError(NULL));
+    CHECK(ncclCommDeregister(pair[0], h) == ncclInvalidArgument, "another communicator took it");
+    CHECK(ncclCommDeregister(one, h) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    CHECK(ncclCommDeregister(one, h) == ncclInvalidArgument, "twice");
+}
+
+TEST(additions_compute_what_they_say)
+{
+    const float       in[2][4] = { { 1, 2, 3, 4 }, { 10, 20, 30, 40 } }, bias[4] = { 0.5f, 0, 0, -100 };
+    float             out[2][4];
+    ncclCollConfig_t  hints = NCCL_COLLCONFIG_INITIALIZER;
+    const size_t      counts[2][2] = { { 1, 3 }, { 0, 2 } }, displs[2] = { 0, 1 };
+    const size_t      from[2][2]   = { { 1, 0 }, { 3, 2 } }, at[2][2] = { { 0, 1 }, { 0, 3 } };
+    float             got[2][5]    = { { -1, -1, -1, -1, -1 }, { -1, -1, -1, -1, -1 } };
+
+    REQUIRE(start(), "start");
+    ncclGroupStart();
+    for (int r = 0; r < 2; r++)
+        CHECK(ncclAllReduceWithBias(in[r], out[r], 4, ncclFloat, ncclSum, pair[r], NULL, bias) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    CHECK(ncclGroupEnd() == ncclSuccess, "%s", ncclGetLastError(NULL));
+    CHECK(out[0][0] == 11.5f && out[1][3] == -56, "%f %f", (double)out[0][0], (double)out[1][3]);
+
+    ncclGroupStart();
+    for (int r = 0; r < 2; r++)
+        CHECK(ncclAllReduceConfig(in[r], out[r], 4, ncclFloat, ncclMax, pair[r], NULL, &hints) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    CHECK(ncclGroupEnd() == ncclSuccess && out[0][2] == 30 && out[1][2] == 30, "%f: %s", (double)out[0][2], ncclGetLastError(NULL));
+
+    ncclGroupStart();
+    for (int r = 0; r < 2; r++)
+        CHECK(ncclAlltoAllv(in[r], counts[r], displs, got[r], from[r], at[r], ncclFloat, pair[r], NULL) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    CHECK(ncclGroupEnd() == ncclSuccess, "%s", ncclGetLastError(NULL));
+    CHECK(got[0][0] == 1 && got[0][1] == -1, "%f %f", (double)got[0][0], (double)got[0][1]);
+    CHECK(got[1][0] == 2 && got[1][2] == 4 && got[1][3] == 20 && got[1][4] == 30, "%f %f", (double)got[1][0], (double)got[1][3]);
+}
+
+TEST(algorithms_have_names)
+{
+    int         algo = -1, proto = -1, channels = 0;
+    const char *name = NULL, *how = NULL;
+
+    REQUIRE(start(), "start");
+    for (int coll = 0; coll < 5; coll++) {
+        CHECK(rcclGetAlgoInfo(pair[0], coll, 1 << 20, ncclFloat, 0, 0, 1, &algo, &proto, &channels) == ncclSuccess, "%s", ncclGetLastError(NULL));
+        CHECK(rcclGetAlgoName(algo, &name) == ncclSuccess && *name, "%d", algo);
+        CHECK(rcclGetProtocolName(proto, &how) == ncclSuccess && strcmp(how, "Simple") == 0, "%d", proto);
+        CHECK(channels > 0, "%d", channels);
+    }
+    CHECK(rcclGetAlgoInfo(pair[0], 5, 8, ncclFloat, 0, 0, 1, &algo, &proto, &channels) == ncclInvalidArgument, "passed");
+    CHECK(rcclGetAlgoName(99, &name) == ncclInvalidArgument && rcclGetProtocolName(-1, &how) == ncclInvalidArgument, "passed");
+}
+
+TEST(a_dump_tells_its_size_and_fits_it)
+{
+    static const char *const nouns[] = { "options", "process", "comm" };
+
+    REQUIRE(start(), "start");
+    for (int i = 0; i < 3; i++)
+        for (int json = 0; json < 2; json++) {
+            char   text[65536];
+            size_t need = 0, again = 0;
+            CHECK(rcclxDump(nouns[i], one, json, NULL, 0, &need) == ncclSuccess && need > 10, "%s: %zu", nouns[i], need);
+            if (!CHECK(need <= sizeof text, "%s: %zu bytes", nouns[i], need))
+                continue;
+            CHECK(rcclxDump(nouns[i], one, json, text, need, &again) == ncclSuccess && again == need, "%zu, then %zu", need, again);
+            CHECK(strlen(text) == need - 1, "%s: %zu of %zu", nouns[i], strlen(text), need);
+            CHECK(!json || text[0] == '{' || text[0] == '[', "%s is no JSON: %.20s", nouns[i], text);
+        }
+}
+
+/* --- the line users grep: a process of its own, whose settings are for the log ---- */
+
+__attribute__((constructor)) static void be_the_child(void)
+{
+    ncclComm_t c;
+    int        x = 5, y = 0;
+
+    if (!getenv("RCCLX_TEST_CHILD"))
+        return;
+    if (ncclCommInitAll(&c, 1, NULL) || ncclAllReduce(&x, &y, 1, ncclInt, ncclMax, c, NULL) ||
+        ncclBroadcast(&x, &y, 1, ncclInt, 0, c, NULL))
+        _exit(3);
+    printf("sent %p %p comm %p\n", (void *)&x, (void *)&y, (void *)c);
+    fflush(stdout);
+    _exit(0);
+}
+
+TEST(a_collective_is_logged_as_nccl_logs_it)
+{
+    char  command[4200], self[4096] = "", line[1024], reduce[1024] = "", broadcast[1024] = "", want[256] = "";
+    void *x = NULL, *y = NULL, *c = NULL;
+
+    REQUIRE(readlink("/proc/self/exe", self, sizeof self - 1) > 0, "no /proc");
+    snprintf(command, sizeof command, "RCCLX_TEST_CHILD=1 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL '%s'", self);
+    FILE *p = popen(command, "r");
+    REQUIRE(p, "popen");
+    while (fgets(line, sizeof line, p)) {
+        if (strstr(line, " NCCL INFO AllReduce: "))
+            strcpy(reduce, line);
+        if (strstr(line, " NCCL INFO Broadcast: "))
+            strcpy(broadcast, line);
+        sscanf(line, "sent %p %p comm %p", &x, &y, &c);
+    }
+    CHECK(pclose(p) == 0, "the child failed");
+    snprintf(want, sizeof want, "AllReduce: opCount 0 sendbuff %p recvbuff %p count 1 datatype 2 op 2 root 0 comm %p [nranks=1] stream (nil)", x, y, c);
+    CHECK(x && strstr(reduce, want), "%s is not in: %s", want, reduce);
+    CHECK(strstr(broadcast, "count 1 datatype 2 op 0 root 0"), "%s", broadcast);
 }
