@@ -140,6 +140,8 @@ typedef struct {
     char host[48], model[96];
 } perf_rank_info;
 
+const char *perf_buffers(const perf_report *r); /* which allocator */
+
 void perf_table_head(const perf_report *r);
 void perf_table_rank(const perf_report *r, const perf_rank_info *info);
 void perf_table_columns(const perf_report *r);

@@ -14,6 +14,8 @@
 
 #include "tool.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,136 +24,122 @@
 
 static const char *const places[PERF_PLACES] = {"out_of_place", "in_place"};
 
-static void put_string(FILE *f, const char *name, const char *value)
+static void put_library(rcclx_json *j, const char *key, const nccl_table *lib)
 {
-    fprintf(f, "\"%s\": ", name);
-    if (value)
-        tool_json_string(f, value);
-    else
-        fputs("null", f);
+    rcclx_json_object_open(j, key);
+    rcclx_json_string(j, "path", lib->path);
+    rcclx_json_int(j, "nccl_version", lib->version);
+    rcclx_json_string(j, "about", lib->about);
+    rcclx_json_object_close(j);
 }
 
-static void put_real(FILE *f, const char *name, double x)
-{
-    fprintf(f, "\"%s\": ", name);
-    tool_json_real(f, x);
-}
-
-static void put_library(FILE *f, const char *name, const nccl_table *lib)
-{
-    fprintf(f, "  \"%s\": {", name);
-    put_string(f, "path", lib->path);
-    fprintf(f, ", \"nccl_version\": %d, ", lib->version);
-    put_string(f, "about", lib->about);
-    fputs("},\n", f);
-}
-
-static void put_machine(FILE *f)
+static void put_machine(rcclx_json *j)
 {
     struct utsname u;
 
     if (uname(&u))
         memset(&u, 0, sizeof(u));
-    fputs("  \"machine\": {", f);
-    put_string(f, "host", u.nodename);
-    fputs(", ", f);
-    put_string(f, "kernel", u.release);
-    fputs(", ", f);
-    put_string(f, "arch", u.machine);
-    fprintf(f, ", \"cores\": %ld, \"memory\": %lld},\n", sysconf(_SC_NPROCESSORS_ONLN),
-            (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
+    rcclx_json_object_open(j, "machine");
+    rcclx_json_string(j, "host", u.nodename);
+    rcclx_json_string(j, "kernel", u.release);
+    rcclx_json_string(j, "arch", u.machine);
+    rcclx_json_int(j, "cores", sysconf(_SC_NPROCESSORS_ONLN));
+    rcclx_json_int(j, "memory", (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
+    rcclx_json_object_close(j);
 }
 
-static void put_command(FILE *f, const perf_config *c)
+static void put_cell(rcclx_json *j, const char *key, const perf_cell *c)
 {
-    fputs("  \"command\": [", f);
-    for (int i = 0; i < c->argc; i++) {
-        fputs(i ? ", " : "", f);
-        tool_json_string(f, c->argv[i]);
-    }
-    fputs("],\n", f);
-}
-
-static void put_cell(FILE *f, const char *name, const perf_cell *c)
-{
-    fprintf(f, "\"%s\": ", name);
     if (!c->done) {
-        fputs("null", f);
+        rcclx_json_null(j, key);
         return;
     }
-    putc('{', f);
-    put_real(f, "time_us", c->time_us);
-    fputs(", ", f);
-    put_real(f, "algbw", c->algbw);
-    fputs(", ", f);
-    put_real(f, "busbw", c->busbw);
+    rcclx_json_object_open(j, key);
+    rcclx_json_real(j, "time_us", c->time_us);
+    rcclx_json_real(j, "algbw", c->algbw);
+    rcclx_json_real(j, "busbw", c->busbw);
     if (c->wrong < 0)
-        fputs(", \"wrong\": null}", f);
+        rcclx_json_null(j, "wrong");
     else
-        fprintf(f, ", \"wrong\": %ld}", c->wrong);
+        rcclx_json_int(j, "wrong", c->wrong);
+    rcclx_json_object_close(j);
 }
 
-static void put_other(FILE *f, const perf_row *row)
+static void put_other(rcclx_json *j, const perf_row *row)
 {
-    fputs(", \"other\": {", f);
-    for (int p = 0; p < PERF_PLACES; p++) {
-        fputs(p ? ", " : "", f);
-        put_cell(f, places[p], &row->cell[1][p]);
-    }
-    fputs("}, \"ratio\": {", f);
+    rcclx_json_object_open(j, "other");
+    for (int p = 0; p < PERF_PLACES; p++)
+        put_cell(j, places[p], &row->cell[1][p]);
+    rcclx_json_object_close(j);
+    rcclx_json_object_open(j, "ratio");
     for (int p = 0; p < PERF_PLACES; p++) {
         const perf_cell *a = &row->cell[0][p], *b = &row->cell[1][p];
 
-        fprintf(f, "%s\"%s\": ", p ? ", " : "", places[p]);
         if (a->done && b->time_us > 0)
-            tool_json_real(f, a->time_us / b->time_us);
+            rcclx_json_real(j, places[p], a->time_us / b->time_us);
         else
-            fputs("null", f);
+            rcclx_json_null(j, places[p]);
     }
-    putc('}', f);
+    rcclx_json_object_close(j);
 }
 
-static void put_row(FILE *f, const perf_report *r, const perf_row *row)
+static void put_row(rcclx_json *j, const perf_report *r, const perf_row *row)
 {
     const char *algo = getenv("RCCLX_ALGO");
 
-    fprintf(f, "    {\"size\": %zu, \"count\": %zu, \"type\": \"%s\", \"op\": \"%s\", \"root\": %d, ", row->size, row->count,
-            row->type, row->redop, row->root);
-    put_string(f, "algo", algo ? algo : getenv("NCCL_ALGO"));
-    for (int p = 0; p < PERF_PLACES; p++) {
-        fputs(", ", f);
-        put_cell(f, places[p], &row->cell[0][p]);
-    }
+    rcclx_json_object_open(j, NULL);
+    rcclx_json_int(j, "size", (int64_t)row->size);
+    rcclx_json_int(j, "count", (int64_t)row->count);
+    rcclx_json_string(j, "type", row->type);
+    rcclx_json_string(j, "op", row->redop);
+    rcclx_json_int(j, "root", row->root);
+    rcclx_json_string(j, "algo", algo ? algo : getenv("NCCL_ALGO"));
+    for (int p = 0; p < PERF_PLACES; p++)
+        put_cell(j, places[p], &row->cell[0][p]);
     if (r->nsides > 1)
-        put_other(f, row);
-    putc('}', f);
+        put_other(j, row);
+    rcclx_json_object_close(j);
+}
+
+static void put_setup(rcclx_json *j, const perf_report *r)
+{
+    const perf_config *c = r->config;
+
+    rcclx_json_array_open(j, "command");
+    for (int i = 0; i < c->argc; i++)
+        rcclx_json_string(j, NULL, c->argv[i]);
+    rcclx_json_array_close(j);
+    rcclx_json_string(j, "collective", c->op->word);
+    rcclx_json_int(j, "nranks", r->nranks);
+    rcclx_json_int(j, "threads", c->threads);
+    rcclx_json_int(j, "ranks_per_thread", c->per_thread);
+    rcclx_json_string(j, "mode", c->dirty ? "dirty" : "hot");
+    rcclx_json_string(j, "buffers", perf_buffers(r));
+    rcclx_json_int(j, "iters", c->iters);
+    rcclx_json_int(j, "warmup", c->warmup);
+    rcclx_json_int(j, "agg", c->agg);
+    rcclx_json_real(j, "init_us", r->init_us);
 }
 
 static void put_report(FILE *f, const perf_report *r)
 {
-    const perf_config *c = r->config;
+    rcclx_json j;
 
-    fputs("{\n  ", f);
-    put_string(f, "version", RCCLX_VERSION);
-    fputs(",\n", f);
-    put_library(f, "library", &r->libs[0]);
+    rcclx_json_init(&j, f);
+    rcclx_json_object_open(&j, NULL);
+    rcclx_json_string(&j, "version", RCCLX_VERSION);
+    put_library(&j, "library", &r->libs[0]);
     if (r->nsides > 1)
-        put_library(f, "other", &r->libs[1]);
-    put_machine(f);
-    put_command(f, c);
-    fprintf(f, "  \"collective\": \"%s\", \"nranks\": %d, \"threads\": %d, \"ranks_per_thread\": %d,\n", c->op->word,
-            r->nranks, c->threads, c->per_thread);
-    fprintf(f, "  \"mode\": \"%s\", \"buffers\": \"%s\", \"iters\": %d, \"warmup\": %d, \"agg\": %d, ",
-            c->dirty ? "dirty" : "hot", c->plain ? "malloc" : "ncclMemAlloc", c->iters, c->warmup, c->agg);
-    put_real(f, "init_us", r->init_us);
-    fputs(",\n  \"rows\": [\n", f);
-    for (size_t i = 0; i < r->nrows; i++) {
-        put_row(f, r, &r->rows[i]);
-        fputs(i + 1 < r->nrows ? ",\n" : "\n", f);
-    }
-    fprintf(f, "  ],\n  \"out_of_bounds\": %ld, ", r->wrong);
-    put_real(f, "avg_busbw", r->busbw_n ? r->busbw_sum / (double)r->busbw_n : 0);
-    fputs("\n}\n", f);
+        put_library(&j, "other", &r->libs[1]);
+    put_machine(&j);
+    put_setup(&j, r);
+    rcclx_json_array_open(&j, "rows");
+    for (size_t i = 0; i < r->nrows; i++)
+        put_row(&j, r, &r->rows[i]);
+    rcclx_json_array_close(&j);
+    rcclx_json_int(&j, "out_of_bounds", r->wrong);
+    rcclx_json_real(&j, "avg_busbw", r->busbw_n ? r->busbw_sum / (double)r->busbw_n : 0);
+    rcclx_json_object_close(&j);
 }
 
 int perf_json_write(const perf_report *r)

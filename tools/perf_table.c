@@ -20,6 +20,11 @@ static const char *fit(char *text, double x, int width)
     return text;
 }
 
+const char *perf_buffers(const perf_report *r)
+{
+    return r->config->plain || !r->libs[0].ncclMemAlloc || !r->libs[0].ncclMemFree ? "malloc" : "ncclMemAlloc";
+}
+
 void perf_table_head(const perf_report *r)
 {
     const perf_config *c = r->config;
@@ -42,7 +47,7 @@ void perf_table_head(const perf_report *r)
     fprintf(r->out, "# nThread %d nGpus %d minBytes %zu maxBytes %zu step: %s warmup iters: %d iters: %d agg iters: %d "
                     "validation: %d graph: 0 unalign: %d\n",
             c->threads, c->per_thread, c->min, c->max, step, c->warmup, c->iters, c->agg, c->check, c->unalign);
-    fprintf(r->out, "# buffers: %s, %s\n#\n# Using devices\n", c->plain ? "malloc" : "ncclMemAlloc",
+    fprintf(r->out, "# buffers: %s, %s\n#\n# Using devices\n", perf_buffers(r),
             c->dirty          ? "rewritten before every timed call (median)"
             : r->nsides > 1   ? "a barrier before every timed call (median)"
                               : "written once, then a loop of calls (mean)");

@@ -82,9 +82,4 @@ const char *tool_nearest(const char *word, const char *const *words, size_t nwor
 /* Index of `word` in a list "a|b|c", any case; -1: none. */
 int tool_word_index(const char *list, const char *word);
 
-/* --- text ---------------------------------------------------------------- */
-
-void tool_json_string(FILE *out, const char *s); /* quoted and escaped */
-void tool_json_real(FILE *out, double x);        /* shortest of %.6g; null when not finite */
-
 #endif

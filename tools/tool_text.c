@@ -1,4 +1,4 @@
-/* Messages, numbers, nearest words and JSON strings for all subcommands. */
+/* Messages, numbers and nearest words for all subcommands. */
 #include "tool.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@
 static void say(const char *who, const char *format, va_list args)
 {
     char text[2048];
-    int  used = snprintf(text, sizeof(text), "rcclx %s%s", who, *who ? ": " : "");
+    int  used = snprintf(text, sizeof(text), "rcclx%s%s: ", *who ? " " : "", who);
 
     vsnprintf(text + used, sizeof(text) - (size_t)used - 1, format, args);
     strcat(text, "\n");
@@ -156,28 +156,4 @@ int tool_word_index(const char *list, const char *word)
             return -1;
         list += n + 1;
     }
-}
-
-void tool_json_string(FILE *out, const char *s)
-{
-    putc('"', out);
-    for (; *s; s++) {
-        const unsigned char c = (unsigned char)*s;
-
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20 || c >= 0x7f)
-            fprintf(out, "\\u%04x", c);
-        else
-            putc(c, out);
-    }
-    putc('"', out);
-}
-
-void tool_json_real(FILE *out, double x)
-{
-    if (isfinite(x))
-        fprintf(out, "%.6g", x);
-    else
-        fputs("null", out);
 }
