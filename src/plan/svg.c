@@ -3,23 +3,24 @@
  *     rank 0        rank 1        rank 2       a column a rank
  *   - - - - - - - - - - - - - - - - - - - - -  all headers are in
  *   [ in 1 -> slot 1 ]                         a box a step that moves data
- *          \ . . . .  \                        data (solid), signal (dashed)
+ *                 \                            data, from where it was put to who reads it
  *                    [ slot 1 of 0 + in 1 -> out 1 ]
  *
- * A box stands one row below the last thing it had to wait for. Signals and waits
- * are the dashed lines between boxes, not boxes. One piece is drawn, so waits for the
- * previous piece do not show. */
+ * An arrow into a box stands for the signal that came with it too; dashed lines are
+ * signals without data. A box stands one row below the last thing it had to wait for.
+ * One piece is drawn, so waits for the previous piece do not show. */
 #include "plan/plan.h"
 
 #include "base/mem.h"
 #include "plan/team.h"
 
-#include <string.h>
+#include <limits.h>
 
-enum { COLUMN = 210, BOX_W = 190, BOX_H = 26, ROW = 74, TOP = 84, LABEL = 160, MARGIN = 20 };
+enum { COLUMN = 230, BOX_W = 214, BOX_H = 26, ROW = 74, TOP = 84, LABEL = 160, MARGIN = 20 };
 
 #define ARROW "\xe2\x86\x92"
 #define SIGMA "\xce\xa3"
+#define TIMES "\xc3\x97"
 
 /* A box: step `step` of a rank at `row`; the last one of a rank (step == nsteps) is its return. */
 typedef struct {
@@ -55,13 +56,13 @@ static double row_top(int row)
 
 /* --- rows ------------------------------------------------------------------- */
 
-/* Row of the last box of `rank` that filled this slot, or -1. */
-static int filled_row(const drawing *d, int rank, const rcclx_ref *ref)
+/* Row of the last box of `rank` above a row that filled this slot, or -1. */
+static int filled_row(const drawing *d, int rank, const rcclx_ref *ref, int above)
 {
     for (int b = d->nboxes[rank]; b-- > 0;) {
         const box *x = &d->boxes[rank][b];
         const rcclx_plan *p = &d->plans[rank];
-        if (x->step >= p->nsteps)
+        if (x->row >= above || x->step >= p->nsteps)
             continue;
         const rcclx_step *st = &p->steps[x->step];
         for (int k = 0; k < st->ndst; k++) {
@@ -91,7 +92,7 @@ static bool can_go(const drawing *d, int rank, const rcclx_step *st, int *after)
         const rcclx_ref *ref = &d->plans[rank].refs[st->first + (uint32_t)k];
         if (!rcclx_team_is_slot(st, ref) || ref->rank == rank)
             continue;
-        const int row = filled_row(d, ref->rank, ref);
+        const int row = filled_row(d, ref->rank, ref, INT_MAX);
         if (row < 0)
             return false;
         *after = row > *after ? row : *after;
@@ -144,13 +145,13 @@ static void line(const drawing *d, const char *class, double x1, double y1, doub
     fprintf(d->out, "<path class=\"%s\" d=\"M%.0f %.0f L%.0f %.0f\"/>\n", class, x1, y1, x2, y2);
 }
 
-/* From below a box of one rank to the top of a box of another; side by side at both ends. */
-static void between(const drawing *d, const char *class, int from, int from_row, int to, int to_row, double shift)
+/* From below a box of one rank to the top of a box of another. */
+static void between(const drawing *d, const char *class, int from, int from_row, int to, int to_row)
 {
     const double lean = (from - to) * 6.0;
     const double y = from_row >= 0 ? row_top(from_row) + BOX_H : TOP - 24;
 
-    line(d, class, column(from) - lean + shift, y, column(to) + lean + shift, row_top(to_row) - 2);
+    line(d, class, column(from) - lean, y, column(to) + lean, row_top(to_row) - 2);
 }
 
 /* Operands of a box that lie at other ranks. */
@@ -167,30 +168,38 @@ static void draw_data(const drawing *d, int rank, const box *x)
         if (k >= st->nsrc)
             line(d, "put", column(rank) + lean, row_top(x->row) + BOX_H, column(ref->rank) - lean, row_top(x->row) + BOX_H + 26);
         else if (ref->buf == RCCLX_SCRATCH)
-            between(d, "get", ref->rank, filled_row(d, ref->rank, ref), rank, x->row, 0);
+            between(d, "get", ref->rank, filled_row(d, ref->rank, ref, x->row), rank, x->row);
         else
             line(d, "get", column(ref->rank), row_top(x->row) - 30, column(rank) + lean, row_top(x->row) - 2);
     }
 }
 
-/* Waits before a box, back to the box before it. A signal that comes with the data that
- * the box reads is not drawn beside it. */
+/* Does the box read a slot of that rank? Then the data's arrow stands for its signal. */
+static bool reads_slot(const rcclx_plan *p, const box *x, int rank)
+{
+    if (x->step >= p->nsteps)
+        return false;
+    const rcclx_step *st = &p->steps[x->step];
+    for (int k = 0; k < st->nsrc; k++) {
+        const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
+        if (ref->buf == RCCLX_SCRATCH && ref->rank == rank)
+            return true;
+    }
+    return false;
+}
+
+/* Waits before a box, back to the box before it. */
 static void draw_waits(const drawing *d, int rank, const box *x, uint32_t from)
 {
     const rcclx_plan *p = &d->plans[rank];
-    const rcclx_step *next = x->step < p->nsteps ? &p->steps[x->step] : NULL;
 
     for (uint32_t i = from; i < x->step; i++) {
         const rcclx_step *st = &p->steps[i];
         if (st->op != RCCLX_STEP_WAIT || st->lag || !st->phase)
             continue;
-        for (int r = 0; r < d->n; r++) {
-            bool with_data = false;
-            for (int k = 0; next && k < next->nsrc; k++)
-                with_data |= p->refs[next->first + (uint32_t)k].rank == r;
-            if (r != rank && (st->peer == RCCLX_ALL || st->peer == r))
-                between(d, "signal", r, *signal_row(d, r, st->phase), rank, x->row, with_data ? 5 : 0);
-        }
+        for (int r = 0; r < d->n; r++)
+            if (r != rank && (st->peer == RCCLX_ALL || st->peer == r) && !reads_slot(p, x, r))
+                between(d, "signal", r, *signal_row(d, r, st->phase), rank, x->row);
     }
 }
 
@@ -213,8 +222,8 @@ static void put_refs(char *text, size_t n, int me, const rcclx_step *st, const r
     static const char *const words[] = { "in", "out", "slot" };
 
     if (count > 2) {
-        snprintf(text, n, from ? SIGMA " %s %d of %d ranks" : "%s %d of %d ranks",
-                 words[refs[from && count > 1 && refs[0].rank == me].buf], refs[0].block, count);
+        snprintf(text, n, "%s%s %d (" TIMES "%d)", from ? SIGMA " " : "", words[refs[from && refs[0].rank == me].buf],
+                 refs[0].block, count);
         return;
     }
     int used = put_ref(text, n, me, st, &refs[0]);
@@ -245,7 +254,7 @@ static void draw_box(const drawing *d, int rank, const box *x)
 
 static void draw_head(const drawing *d, const rcclx_algo *a, const rcclx_shape *s, int rows)
 {
-    const double width = 2 * MARGIN + COLUMN * d->n, height = row_top(rows) + MARGIN;
+    const double width = 2 * MARGIN + COLUMN * d->n, height = row_top(rows - 1) + BOX_H + MARGIN;
 
     fprintf(d->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\">\n",
             width, height, width, height);
