@@ -38,6 +38,8 @@
       "first-last: the ports the bootstrap may listen on; any free port without")                        \
     X(BOOTSTRAP, "RCCLX_BOOTSTRAP", ENUM("auto|unix|tcp"), "auto", 0, 0, 0,                              \
       "how ranks meet: a Unix socket on one host, TCP, or what fits")                                    \
+    X(RUN_ID, "RCCLX_RUN_ID", STR, "", 0, 0, 0,                                                          \
+      "any words, the same for all ranks of a job: where rcclxCommInitEnv lets them meet")                \
     X(HOSTID, "NCCL_HOSTID", STR, "", 0, 0, 0,                                                           \
       "name that tells hosts apart; ranks with different names share no memory")                         \
     X(INIT_TIMEOUT, "RCCLX_INIT_TIMEOUT", SECONDS, "300", 0.1, 1e9, 0,                                   \

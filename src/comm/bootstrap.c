@@ -63,6 +63,13 @@ static void write_id(rcclx_unique_id *id, const rcclx_id_fields *f)
 
 /* --- ids ----------------------------------------------------------------------- */
 
+static void nap(int ms)
+{
+    const struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+
+    nanosleep(&t, NULL);
+}
+
 static rcclx_status open_root(rcclx_id_fields *f)
 {
     const int way = (int)rcclx_option_int(RCCLX_OPT_BOOTSTRAP);
@@ -133,24 +140,25 @@ rcclx_status rcclx_unique_id_at(rcclx_unique_id *id, const char *host_port, cons
     return RCCLX_OK;
 }
 
+
 rcclx_status rcclx_unique_id_serve(const rcclx_unique_id *id)
 {
+    const uint64_t begin = rcclx_clock_ns();
     rcclx_id_fields f;
 
     memcpy(&f, id->bytes, sizeof(f));
     if (f.magic != RCCLX_ID_MAGIC)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "the unique id was not made by ncclGetUniqueId of this library");
-    return open_root(&f);
+    /* the root of an earlier communicator at the same place may just be leaving */
+    rcclx_status s = open_root(&f);
+    while (s == RCCLX_SYSTEM && rcclx_clock_ns() - begin < 3000000000u) {
+        nap(5);
+        s = open_root(&f);
+    }
+    return s;
 }
 
 /* --- going there ------------------------------------------------------------------ */
-
-static void nap(int ms)
-{
-    const struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
-
-    nanosleep(&t, NULL);
-}
 
 /* A socket to the root, trying until it answers or there is no hope. */
 static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout, const _Atomic uint32_t *aborted, int *fd)

@@ -118,6 +118,6 @@ rcclx_status rcclx_comm_async_error(rcclx_comm *c)
     case RCCLX_COMM_FINALIZED:
         return RCCLX_OK;
     default:
-        return rcclx_team_poll(&c->team);
+        return atomic_load(&c->pending) && rcclx_team_broken(&c->team) == RCCLX_OK ? RCCLX_AGAIN : rcclx_team_poll(&c->team);
     }
 }

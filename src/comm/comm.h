@@ -34,6 +34,7 @@ typedef struct rcclx_comm {
     int               nranks, rank, device;
     _Atomic uint32_t  state;    /* rcclx_comm_state; set-up may go on in a thread (non-blocking) */
     _Atomic int       holders;
+    _Atomic int       pending;  /* splits that go on in a thread (non-blocking) */
     _Atomic uint32_t  closing;  /* destroy or abort has taken the handle back */
     rcclx_status      failure;  /* FAILED: why, and its text in team.cause */
     pthread_mutex_t   lock;     /* guards redops, registered */
@@ -63,7 +64,8 @@ rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *i
                              const rcclx_comm_config *config);
 /* nranks ranks of this process; devices may be NULL. */
 rcclx_status rcclx_comm_init_all(void **handles, int nranks, const int *devices, const rcclx_comm_config *config);
-/* color < 0: take part, get no communicator (*handle NULL). config NULL: the parent's. */
+/* color < 0: take part, get no communicator (*handle NULL). config NULL: the parent's. A non-blocking
+ * parent returns AGAIN; *handle is written before its async error turns to OK. */
 rcclx_status rcclx_comm_split(rcclx_comm *parent, int color, int key, void **handle, const rcclx_comm_config *config);
 
 rcclx_status rcclx_comm_finalize(rcclx_comm *c);

@@ -308,7 +308,7 @@ rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *i
         rcclx_algo_list_check(rcclx_option_str(RCCLX_OPT_X_ALGO), bad, sizeof(bad)))
         s = RCCLX_FAIL(RCCLX_USAGE, "rank %d: NCCL_ALGO or RCCLX_ALGO names '%s', which is no algorithm; `rcclx info` lists them",
                        rank, bad);
-    if (s == RCCLX_OK && rcclx_isa_use(rcclx_option_str(RCCLX_OPT_ISA)))
+    if (s == RCCLX_OK && rcclx_option_int(RCCLX_OPT_ISA) && rcclx_isa_use(rcclx_option_str(RCCLX_OPT_ISA)))
         RCCLX_ALERT("RCCLX_ISA is %s, which this processor lacks; %s is used", rcclx_option_str(RCCLX_OPT_ISA), rcclx_isa_name());
     if (s == RCCLX_OK && *at) {
         s = rcclx_unique_id_at(&j->id, at, at);

@@ -71,6 +71,35 @@ static rcclx_status run(void *arg)
     return s;
 }
 
+/* Beside the caller, who polls the parent. The child's own set-up may go on when
+ * the parent is done with it. */
+static void *run_in_thread(void *arg)
+{
+    rcclx_comm *parent = ((job *)arg)->parent;
+
+    atomic_fetch_add(&parent->holders, 1);
+    const rcclx_status s = run(arg);
+    if (s != RCCLX_OK && s != RCCLX_AGAIN)
+        rcclx_team_break(&parent->team, s, rcclx_last_error());
+    atomic_fetch_sub(&parent->pending, 1);
+    rcclx_comm_release(parent);
+    return NULL;
+}
+
+static rcclx_status start_thread(job *j)
+{
+    rcclx_comm *parent = j->parent;
+    pthread_t t;
+
+    atomic_fetch_add(&parent->pending, 1);
+    if (pthread_create(&t, NULL, run_in_thread, j)) {
+        atomic_fetch_sub(&parent->pending, 1);
+        return run(j);
+    }
+    pthread_detach(t);
+    return RCCLX_AGAIN;
+}
+
 rcclx_status rcclx_comm_split(rcclx_comm *parent, int color, int key, void **handle, const rcclx_comm_config *config)
 {
     job *j = RCCLX_NEW(job);
@@ -80,5 +109,5 @@ rcclx_status rcclx_comm_split(rcclx_comm *parent, int color, int key, void **han
         return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: split: no memory", parent->rank);
     *j = (job){ .parent = parent, .color = color, .key = key, .handle = handle, .config = config ? *config : parent->config };
     atomic_fetch_add(&parent->holders, 1);
-    return rcclx_group_job(run, j);
+    return parent->config.blocking ? rcclx_group_job(run, j) : start_thread(j);
 }
