@@ -22,6 +22,7 @@
  * vectors loaded in part: an element's result depends on nothing else.
  *
  * What an instruction set does in its own way stands in reduce_vector.h. */
+#include "device/reduce_kernels.h"
 #include "device/reduce_vector.h"
 
 /* ---- small floats, on u32 lanes: convert.h on vectors ---- */

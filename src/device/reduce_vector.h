@@ -29,6 +29,8 @@
 #define ISA_TABLE rcclx_kernels_baseline
 #endif
 
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -92,6 +94,13 @@ INLINE vec load_part(const unsigned char *p, size_t n)
 
     if (n == W)
         return load(p);
+#if defined(RCCLX_ISA_AVX2)
+    if (n % 4 == 0) {
+        const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), lanes = _mm256_set1_epi32((int)n / 4);
+
+        return (vec)_mm256_maskload_epi32((const int *)(const void *)p, _mm256_cmpgt_epi32(lanes, lane));
+    }
+#endif
 #define MOVE(k) if (k < W && n & k) { memcpy(u.b + at, p + at, k); at += k; }
     PIECES(n, MOVE)
 #undef MOVE

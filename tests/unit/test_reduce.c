@@ -283,6 +283,44 @@ static void test_order(void)
     tap(good, "sources are added left to right", "");
 }
 
+/* More sources and destinations than anything inside counts in bits. */
+static void test_many(void)
+{
+    enum { MANY_SOURCES = 100, MANY_DESTS = 70, N = 900 };
+    static int32_t ones[N], out[MANY_DESTS][N + 8];
+    const void    *src[MANY_SOURCES];
+    void          *dst[MANY_DESTS];
+    int            good = 1;
+
+    for (int i = 0; i < N; i++)
+        ones[i] = i;
+    for (int s = 0; s < MANY_SOURCES; s++)
+        src[s] = ones;
+    for (int d = 0; d < MANY_DESTS; d++)
+        dst[d] = out[d] + d % 3;
+    for (int streaming = 0; streaming < 2; streaming++) {
+        memset(out, 0, sizeof out);
+        rcclx_reduce(&(rcclx_reduce_args){.type = RCCLX_I32, .op = RCCLX_SUM, .nsrc = MANY_SOURCES, .ndst = MANY_DESTS,
+                                          .src = src, .dst = dst, .count = N, .streaming = streaming});
+        for (int d = 0; d < MANY_DESTS; d++)
+            for (int i = 0; i < N; i++)
+                good = good && out[d][i + d % 3] == MANY_SOURCES * i;
+    }
+    tap(good, "100 sources, 70 destinations", "");
+}
+
+static void test_names(void)
+{
+    const char *const first = rcclx_isa_name();
+    int               good  = rcclx_isa_use("none such") == -1 && strcmp(rcclx_isa_name(), first) == 0;
+
+    good = good && rcclx_isa_use("baseline") == 0 && strcmp(rcclx_isa_name(), "baseline") == 0 && rcclx_isa_use(first) == 0;
+    good = good && rcclx_type_size(RCCLX_BF16) == 2 && rcclx_type_size(RCCLX_U64) == 8 && rcclx_type_size((rcclx_type)99) == 0;
+    good = good && strcmp(rcclx_type_name(RCCLX_F8E5M2), "f8e5m2") == 0 && strcmp(rcclx_redop_name(RCCLX_PREMUL), "premul") == 0;
+    good = good && strcmp(rcclx_redop_name((rcclx_redop)99), "unknown") == 0;
+    tap(good, "names and sizes", "");
+}
+
 /* A caller that rounds upward, or flushes subnormals, gets the same bits and
  * finds its mode as it was. */
 static void test_float_mode(void)
@@ -356,6 +394,8 @@ int main(void)
     test_a11();
     test_a14();
     test_order();
+    test_many();
+    test_names();
     test_float_mode();
     test_a08();
     return tap_done();
