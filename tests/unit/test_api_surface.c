@@ -7,8 +7,11 @@
 #include "rcclx.h"
 #include "rcclx_teams.h"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
+#include <netinet/in.h>
 #include <stddef.h>
+#include <sys/socket.h>
 
 /* NCCL 2.28.9, RCCL's additions, and what NCCL added up to 2.31. */
 static const char *const functions[] = {
@@ -225,6 +228,59 @@ TEST(launchers_that_make_no_sense_are_refused)
     CHECK(rcclxEnvRank(&env) == ncclSuccess && env.size == 1, "torchrun inside Slurm: %d", env.size);
     forget_launchers();
     CHECK(rcclxEnvRank(NULL) == ncclInvalidArgument, "NULL passed");
+}
+
+/* A port that was free a moment ago. */
+static int free_port(void)
+{
+    struct sockaddr_in a   = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t          len = sizeof a;
+    const int          fd  = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool         got = fd >= 0 && bind(fd, (struct sockaddr *)&a, len) == 0 && getsockname(fd, (struct sockaddr *)&a, &len) == 0;
+
+    close(fd);
+    return got ? ntohs(a.sin_port) : -1;
+}
+
+static void set_number(const char *name, int v)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", v);
+    setenv(name, text, 1);
+}
+
+static int env_rank_main(int rank, int n, void *arg)
+{
+    ncclComm_t c   = NULL;
+    int        sum = rank + 1;
+
+    set_number("RANK", rank);
+    set_number("WORLD_SIZE", n);
+    set_number("LOCAL_RANK", rank);
+    set_number("MASTER_PORT", *(const int *)arg - 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    if (!CHECK(rcclxCommInitEnv(&c, NULL) == ncclSuccess, "rank %d: %s", rank, ncclGetLastError(NULL)))
+        return 1;
+    const bool good = ncclAllReduce(&sum, &sum, 1, ncclInt, ncclSum, c, NULL) == ncclSuccess && sum == n * (n + 1) / 2;
+    CHECK(good, "rank %d has %d: %s", rank, sum, ncclGetLastError(NULL));
+    return !good || ncclCommDestroy(c) != ncclSuccess;
+}
+
+TEST(a_job_meets_by_its_environment_alone)
+{
+    ncclComm_t c    = NULL;
+    int        port = free_port();
+
+    forget_launchers();
+    REQUIRE(port > 1, "no port");
+    CHECK(run_ranks_as_processes(3, env_rank_main, &port) == 0, "ranks failed");
+
+    CHECK(rcclxCommInitEnv(&c, NULL) == ncclSuccess && ncclCommDestroy(c) == ncclSuccess, "alone: %s", ncclGetLastError(NULL));
+    setenv("RANK", "0", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    CHECK(rcclxCommInitEnv(&c, NULL) == ncclInvalidUsage, "two ranks and no place passed");
+    CHECK(strstr(ncclGetLastError(NULL), "NCCL_COMM_ID=host:port"), "%s", ncclGetLastError(NULL));
+    forget_launchers();
 }
 
 /* --- a communicator, asked in every way ------------------------------------- */
