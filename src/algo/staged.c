@@ -14,7 +14,7 @@
 
 #include "algo/algo.h"
 
-enum { FILLED = 1, TAKEN = 2, FREED = 3 };
+enum { FILLED = 1, TAKEN = 2 };
 
 static void stage(rcclx_plan *p, int block, int slot)
 {
@@ -74,8 +74,6 @@ static void reduce_to(rcclx_plan *p, int n, int me, int root)
 {
     rcclx_wait(p, RCCLX_ALL, TAKEN, 1);
     stage_all(p);
-    if (me != root)
-        rcclx_wait(p, root, FREED, 1);
     sum_of_slots(p);
     rcclx_dst(p, me == root ? RCCLX_OUT : RCCLX_SCRATCH, me, me == root ? me : n);
     rcclx_signal(p, TAKEN);
@@ -85,7 +83,6 @@ static void reduce_to(rcclx_plan *p, int n, int me, int root)
         rcclx_wait(p, (me + i) % n, TAKEN, 0);
         fetch(p, (me + i) % n, n, (me + i) % n);
     }
-    rcclx_signal(p, FREED);
 }
 
 static void reduce_scatter(rcclx_plan *p, int me)

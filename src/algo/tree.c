@@ -18,7 +18,8 @@
  * A reduction climbs: wait for the children, their slots plus my own -> my slot,
  * signal. A broadcast descends: wait for the parent, its slot -> my slot and OUT,
  * signal. An all-reduce does both, with rank 0 as root, in the same slot: by the
- * time the sum comes down, the parent has read what went up.
+ * time the sum comes down, the parent has read what went up; and when the children
+ * signal the next piece, they have read what came down.
  *
  * Going up, the tree in which a rank is a leaf comes first, since nothing has to be
  * waited for; going down last, since nobody waits for it. */
@@ -106,13 +107,13 @@ static int down_phase(const rcclx_shape *s, int root, int rank, int t)
     return first_down(s, root, rank) == t ? 1 : 2;
 }
 
-/* The slot of tree t may be filled again when all children have read it. */
-static void wait_children_gone(rcclx_plan *p, int root, int base)
+/* A broadcast may fill the slots again when all children have read them. */
+static void wait_children_gone(rcclx_plan *p, int root)
 {
     for (int t = 0; t < TREES; t++) {
         const node me = find(&p->shape, root, p->shape.rank, t);
         for (int i = 0; i < me.nchild; i++)
-            rcclx_wait(p, me.child[i], base + 2, 1);
+            rcclx_wait(p, me.child[i], 2, 1);
     }
 }
 
@@ -170,7 +171,7 @@ static void broadcast(rcclx_plan *p, int root)
 {
     const int first = first_down(&p->shape, root, p->shape.rank);
 
-    wait_children_gone(p, root, 0);
+    wait_children_gone(p, root);
     for (int i = 0; i < TREES; i++) {
         descend(p, root, i ? !first : first, 0);
         rcclx_signal(p, i + 1);
@@ -182,7 +183,6 @@ static void all_reduce(rcclx_plan *p)
     const int root = 0, me = p->shape.rank;
     const int up = first_up(&p->shape, root, me), down = first_down(&p->shape, root, me);
 
-    wait_children_gone(p, root, 2);
     for (int i = 0; i < TREES; i++) {
         climb(p, root, i ? !up : up, true);
         rcclx_signal(p, i + 1);

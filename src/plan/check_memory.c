@@ -225,14 +225,27 @@ static bool after_write(const check_actor *a, const check_atom *atom, const rccl
                       ref->rank, atom->writer / CHECK_LANES);
 }
 
+/* What the step may do to this buffer at all. */
+static bool may_read(const check_actor *a, const rcclx_ref *ref)
+{
+    return ref->buf == RCCLX_SCRATCH || ref->rank == a->rank || a->op->algo->flags & RCCLX_NEEDS_READ ||
+           check_fail(a, "reads %s of rank %d, but the algorithm does not ask for that", buf_names[ref->buf], ref->rank);
+}
+
+static bool may_write(const check_actor *a, const rcclx_ref *ref)
+{
+    if (ref->buf == RCCLX_IN)
+        return check_fail(a, "writes IN of rank %d", ref->rank);
+    return ref->buf == RCCLX_SCRATCH || ref->rank == a->rank || a->op->algo->flags & RCCLX_NEEDS_WRITE ||
+           check_fail(a, "writes %s of rank %d, but the algorithm does not ask for that", buf_names[ref->buf], ref->rank);
+}
+
 bool check_load(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t *value)
 {
     check_atom *atom = operand(a, st, ref, block);
 
-    if (!atom || !after_write(a, atom, ref, block, "reads"))
+    if (!atom || !may_read(a, ref) || !after_write(a, atom, ref, block, "reads"))
         return false;
-    if (ref->buf != RCCLX_SCRATCH && ref->rank != a->rank && !(a->op->algo->flags & RCCLX_NEEDS_READ))
-        return check_fail(a, "reads a user buffer of rank %d, but the algorithm does not ask for that", ref->rank);
     if (!atom->value)
         return check_fail(a, "reads %s block %d of rank %d, which holds nothing of this operation", buf_names[ref->buf],
                           block, ref->rank);
@@ -245,12 +258,8 @@ bool check_store(const check_actor *a, const rcclx_step *st, const rcclx_ref *re
 {
     check_atom *atom = operand(a, st, ref, block);
 
-    if (!atom || !after_write(a, atom, ref, block, "writes"))
+    if (!atom || !may_write(a, ref) || !after_write(a, atom, ref, block, "writes"))
         return false;
-    if (ref->buf == RCCLX_IN)
-        return check_fail(a, "writes IN of rank %d", ref->rank);
-    if (ref->buf == RCCLX_OUT && ref->rank != a->rank && !(a->op->algo->flags & RCCLX_NEEDS_WRITE))
-        return check_fail(a, "writes OUT of rank %d, but the algorithm does not ask for that", ref->rank);
     for (uint32_t r = atom->readers; r; r = a->w->reads[r].next)
         if (!before(a->lane->clock, a->w->reads[r].thread, a->w->reads[r].tick))
             return check_fail(a, "writes %s block %d of rank %d while rank %d may be reading it", buf_names[ref->buf],

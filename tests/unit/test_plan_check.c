@@ -1,0 +1,382 @@
+/* The checker over everything there is, and over plans with a fault planted. */
+#include "check.h"
+
+#include "algo/algo.h"
+#include "base/mem.h"
+
+TIME_LIMIT(240)
+
+static char why[400];
+
+static uint64_t state = 0x2545f4914f6cdd1du;
+
+static uint64_t draw(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static bool can(const rcclx_algo *a, const rcclx_shape *s)
+{
+    return a->kinds >> s->kind & 1 && (!a->can || a->can(s));
+}
+
+/* --- everything ------------------------------------------------------------ */
+
+static void all_masks_and_pieces(const rcclx_algo *a, const rcclx_shape *s)
+{
+    static const int pieces[] = { 1, 2, 3, 5 };
+    const uint64_t masks[] = { 0, ~0ull, draw() };
+
+    for (int m = 0; m < 3; m++)
+        for (int i = 0; i < 4; i++) {
+            if (s->nranks > 24 && (m == 1 || i == 1 || i == 3))
+                continue;
+            CHECK(rcclx_plan_check(a, s, masks[m], pieces[i], why, sizeof(why)) == RCCLX_OK,
+                  "n %d root %d pieces %d in place %llx: %s", s->nranks, s->root, pieces[i],
+                  (unsigned long long)masks[m], why);
+        }
+}
+
+static void all_ranks_and_roots(const rcclx_algo *a, rcclx_kind k, int most)
+{
+    for (int n = 1; n <= most; n++) {
+        rcclx_shape s = { .kind = k, .nranks = n };
+        const int step = !rcclx_kind_rooted(k) ? n : n <= 9 ? 1 : (n + 1) / 2;
+        for (s.root = 0; s.root < n; s.root += step)
+            if (can(a, &s))
+                all_masks_and_pieces(a, &s);
+    }
+}
+
+TEST(every_algorithm_is_proved_for_1_to_64_ranks)
+{
+    const int most = check_scale() > 1 ? 17 : 64; /* sanitizers: the code is the same for any n */
+
+    for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
+        for (int k = 0; k < RCCLX_COLL_COUNT; k++)
+            if ((*a)->kinds >> k & 1)
+                CASE("%s %s, 1 to %d ranks", (*a)->name, rcclx_kind_word((rcclx_kind)k), most)
+                    all_ranks_and_roots(*a, (rcclx_kind)k, most);
+}
+
+enum { SEQUENCE = 12 };
+
+TEST(sequences_of_different_operations)
+{
+    for (int round = 0; round < 400; round++) {
+        const rcclx_algo *algos[SEQUENCE];
+        rcclx_shape shapes[SEQUENCE];
+        const int n = 1 + (int)(draw() % (round % 20 ? 9 : 32)), pieces = 1 + (int)(draw() % 5);
+        for (int i = 0; i < SEQUENCE; i++)
+            do {
+                algos[i] = rcclx_algos[draw() % 6];
+                shapes[i] = (rcclx_shape){ (rcclx_kind)(draw() % RCCLX_COLL_COUNT), n, 0, (int)(draw() % (unsigned)n) };
+            } while (!can(algos[i], &shapes[i]));
+        CHECK(rcclx_plan_check_sequence(algos, shapes, SEQUENCE, draw(), pieces, why, sizeof(why)) == RCCLX_OK,
+              "round %d: %s", round, why);
+    }
+}
+
+/* --- faults ------------------------------------------------------------------- */
+
+/* A plan with one rank's steps spoilt. The table has no room for arguments, so what to
+ * spoil stands here. */
+static struct {
+    const rcclx_algo *base;
+    int  rank;
+    void (*spoil)(rcclx_plan *p, uint32_t step, int operand);
+    uint32_t step;
+    int  operand;
+} fault;
+
+static void build_spoilt(rcclx_plan *p, const rcclx_shape *s)
+{
+    fault.base->build(p, s);
+    if (s->rank == fault.rank)
+        fault.spoil(p, fault.step, fault.operand);
+}
+
+static rcclx_status check_spoilt(const rcclx_shape *s, uint64_t in_place)
+{
+    rcclx_algo a = *fault.base;
+
+    a.build = build_spoilt;
+    *why = 0;
+    return rcclx_plan_check(&a, s, in_place, 5, why, sizeof(why));
+}
+
+static void drop(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)operand;
+    memmove(&p->steps[i], &p->steps[i + 1], (p->nsteps - i - 1) * sizeof(*p->steps));
+    p->nsteps--;
+}
+
+static void twice(rcclx_plan *p, uint32_t i, int operand)
+{
+    p->refs[p->steps[i].first + (uint32_t)operand] = p->refs[p->steps[i].first + (uint32_t)(operand + 1) % p->steps[i].nsrc];
+}
+
+static void other_rank(rcclx_plan *p, uint32_t i, int operand)
+{
+    rcclx_ref *ref = &p->refs[p->steps[i].first + (uint32_t)operand];
+    ref->rank = (uint16_t)((ref->rank + 1) % p->shape.nranks);
+}
+
+static void other_block(rcclx_plan *p, uint32_t i, int operand)
+{
+    p->refs[p->steps[i].first + (uint32_t)operand].block ^= 1;
+}
+
+static void other_raw(rcclx_plan *p, uint32_t i, int operand)
+{
+    p->refs[p->steps[i].first + (uint32_t)operand].raw ^= 1;
+}
+
+static void other_buffer(rcclx_plan *p, uint32_t i, int operand)
+{
+    rcclx_ref *ref = &p->refs[p->steps[i].first + (uint32_t)operand];
+    ref->buf = ref->buf == RCCLX_OUT ? RCCLX_IN : RCCLX_OUT;
+}
+
+static void other_final(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)operand;
+    p->steps[i].final ^= 1;
+}
+
+static void other_order(rcclx_plan *p, uint32_t i, int operand)
+{
+    rcclx_ref *refs = &p->refs[p->steps[i].first], ref = refs[operand];
+    refs[operand] = refs[operand + 1];
+    refs[operand + 1] = ref;
+}
+
+static void other_peer(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)operand;
+    p->steps[i].peer = (uint16_t)((p->steps[i].peer + 1) % p->shape.nranks);
+}
+
+static void too_late(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)operand;
+    p->steps[i].phase = 1000;
+}
+
+static void no_lag(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)operand;
+    p->steps[i].lag = 0;
+}
+
+static void beyond(rcclx_plan *p, uint32_t i, int operand)
+{
+    p->refs[p->steps[i].first + (uint32_t)operand].block = 4000;
+}
+
+static void nowhere(rcclx_plan *p, uint32_t i, int operand)
+{
+    p->refs[p->steps[i].first + (uint32_t)operand].rank = 4000;
+}
+
+static void more_slots(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)i;
+    (void)operand;
+    p->nslots++;
+}
+
+/* Planted by hand: each must be reported, and for the right reason. */
+static const struct {
+    const char *about;
+    const rcclx_algo *base;
+    rcclx_kind kind;
+    int      rank;
+    void   (*spoil)(rcclx_plan *p, uint32_t step, int operand);
+    uint32_t step;
+    int      operand;
+    uint64_t in_place;
+    const char *says; /* part of the report */
+} planted[] = {
+    { "headers not waited for", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, drop, 0, 0, 0, "while rank 0 may be writing it" },
+    { "return before the others have read", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, drop, 3, 0, 0, "returns while rank" },
+    { "signal forgotten", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, drop, 2, 0, 0, "waits for" },
+    { "wrong block read", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, other_block, 1, 0, 0, "adds block 1 to block 0" },
+    { "wrong rank read", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, other_rank, 1, 0, 0, "contribution twice" },
+    { "contribution twice", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, twice, 1, 0, 0, "contribution twice" },
+    { "wrong order", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, other_order, 1, 1, 0, "in rank order" },
+    { "foreign block written", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, other_block, 1, 4, 0, "rank 0 may be" },
+    { "never final", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, other_final, 1, 0, 0, "never final" },
+    { "final too soon", &rcclx_algo_ring, RCCLX_ALL_REDUCE, 1, other_final, 5, 0, 0, "already final" },
+    { "raw taken for a sum", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, other_raw, 1, 2, 0, "as if it were a sum" },
+    { "sum taken for raw", &rcclx_algo_ring, RCCLX_ALL_REDUCE, 1, other_raw, 8, 0, 0, "as if it were raw" },
+    { "IN written", &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, other_buffer, 1, 4, 0, "writes IN" },
+    { "step forgotten", &rcclx_algo_staged, RCCLX_ALL_GATHER, 1, drop, 4, 0, 0, "was not written" },
+    { "slots not given back", &rcclx_algo_staged, RCCLX_REDUCE_SCATTER, 1, drop, 1, 0, 0, "may be reading it" },
+    { "chain without credit", &rcclx_algo_ring, RCCLX_BROADCAST, 1, drop, 1, 0, 0, "may be reading it" },
+    { "data not waited for", &rcclx_algo_ring, RCCLX_BROADCAST, 1, drop, 2, 0, 0, "SCRATCH block 0 of rank 0" },
+    { "wrong peer waited for", &rcclx_algo_ring, RCCLX_BROADCAST, 1, other_peer, 2, 0, 0, "waits for rank 1" },
+    { "phase that never comes", &rcclx_algo_direct, RCCLX_GATHER, 0, too_late, 3, 0, 0, "never signals" },
+    { "circle of waits", &rcclx_algo_ring, RCCLX_BROADCAST, 1, too_late, 2, 0, 0, "waits for ever for rank 1, which" },
+    { "lag forgotten: deadlock", &rcclx_algo_ring, RCCLX_ALL_REDUCE, 1, no_lag, 1, 0, 0, "waits for ever" },
+    { "scratch of the operation before", &rcclx_algo_staged, RCCLX_ALL_TO_ALL, 1, drop, 0, 0, 0, "may still use it" },
+    { "block beyond the buffer", &rcclx_algo_direct, RCCLX_GATHER, 1, beyond, 1, 0, 0, "has no block" },
+    { "output that is not there", &rcclx_algo_direct, RCCLX_GATHER, 1, other_rank, 1, 1, 0, "has no block" },
+    { "rank that is not there", &rcclx_algo_direct, RCCLX_GATHER, 1, nowhere, 1, 1, 0, "no rank 4000" },
+    { "slots cut differently", &rcclx_algo_staged, RCCLX_GATHER, 1, more_slots, 0, 0, 0, "cuts in" },
+    { "own slot not filled", &rcclx_algo_slot, RCCLX_ALL_GATHER, 1, drop, 0, 0, 0, "holds nothing" },
+    { "slot of another block", &rcclx_algo_slot, RCCLX_ALL_TO_ALL, 1, other_block, 2, 0, 0, "should be block" },
+    { "peers' buffers used unasked", &rcclx_algo_staged, RCCLX_ALL_GATHER, 1, other_buffer, 6, 0, 0, "does not ask for that" },
+};
+
+TEST(planted_faults_are_reported)
+{
+    for (size_t i = 0; i < sizeof(planted) / sizeof(planted[0]); i++)
+        CASE("reported: %s", planted[i].about) {
+            const rcclx_shape s = { planted[i].kind, 4, 0, 0 };
+            fault.base = planted[i].base;
+            fault.rank = planted[i].rank;
+            fault.spoil = planted[i].spoil;
+            fault.step = planted[i].step;
+            fault.operand = planted[i].operand;
+            CHECK(check_spoilt(&s, planted[i].in_place) == RCCLX_INTERNAL, "accepted");
+            CHECK(strstr(why, planted[i].says) != NULL, "says: %s", why);
+        }
+}
+
+/* An all-gather whose ranks read each other's IN while it may be written as OUT. */
+static void shifted(rcclx_plan *p, const rcclx_shape *s)
+{
+    rcclx_plan_init(p, s, "shifted", RCCLX_CUT_EVEN, s->nranks);
+    rcclx_wait(p, RCCLX_ALL, 0, 0);
+    for (int i = 0; i < s->nranks; i++) {
+        rcclx_copy_step(p, RCCLX_PROTO_SIMPLE, 1);
+        rcclx_src(p, RCCLX_IN, i, s->rank, true);
+        rcclx_dst(p, RCCLX_OUT, s->rank, i);
+    }
+    rcclx_signal(p, 1);
+    rcclx_wait(p, RCCLX_ALL, 1, 0);
+}
+
+TEST(faults_that_show_in_place_only)
+{
+    rcclx_algo a = rcclx_algo_direct;
+    const rcclx_shape s = { RCCLX_ALL_TO_ALL, 3, 0, 0 };
+
+    a.build = shifted;
+    a.flags &= ~(unsigned)RCCLX_NEEDS_APART;
+    CHECK(rcclx_plan_check(&a, &s, 0, 1, why, sizeof(why)) == RCCLX_OK, "%s", why);
+    CHECK(rcclx_plan_check(&a, &s, 1, 1, why, sizeof(why)) == RCCLX_INTERNAL, "accepted in place");
+    CHECK(strstr(why, "may be reading it") != NULL, "%s", why);
+}
+
+/* --- every step of every plan, spoilt ------------------------------------------ */
+
+static int nspoilt, naccepted;
+
+static void must_fail(const rcclx_shape *s, const char *what)
+{
+    nspoilt++;
+    if (check_spoilt(s, 0) != RCCLX_OK)
+        return;
+    naccepted++;
+    CHECK(false, "%s %s, %d ranks: rank %d step %u operand %d: %s is accepted", fault.base->name,
+          rcclx_kind_word(s->kind), s->nranks, fault.rank, fault.step, fault.operand, what);
+}
+
+static void spoil_operands(const rcclx_shape *s, const rcclx_step *st)
+{
+    static const struct {
+        void (*spoil)(rcclx_plan *p, uint32_t step, int operand);
+        const char *what;
+    } ways[] = { { other_rank, "another rank" }, { beyond, "a block beyond" }, { other_raw, "another raw flag" } };
+
+    for (int w = 0; w < 3; w++)
+        for (fault.operand = 0; fault.operand < st->nsrc + st->ndst; fault.operand++) {
+            const bool raw_matters = st->op == RCCLX_STEP_REDUCE && fault.operand < st->nsrc;
+            const bool same_sum = fault.base == &rcclx_algo_tree && st->op == RCCLX_STEP_COPY; /* at several ranks */
+            if ((ways[w].spoil == other_raw && !raw_matters) || (ways[w].spoil == other_rank && same_sum))
+                continue;
+            fault.spoil = ways[w].spoil;
+            must_fail(s, ways[w].what);
+        }
+    fault.operand = 0;
+}
+
+static void spoil_plan(const rcclx_algo *a, const rcclx_shape *s)
+{
+    rcclx_plan p;
+    rcclx_shape mine = *s;
+
+    fault.base = a;
+    mine.rank = fault.rank;
+    a->build(&p, &mine);
+    for (fault.step = 0; fault.step < p.nsteps; fault.step++) {
+        const rcclx_step *st = &p.steps[fault.step];
+        if (st->op == RCCLX_STEP_REDUCE) {
+            fault.spoil = other_final;
+            must_fail(s, "another final flag");
+        }
+        if (st->op == RCCLX_STEP_COPY || st->op == RCCLX_STEP_REDUCE) {
+            fault.spoil = drop;
+            must_fail(s, "a step less");
+            spoil_operands(s, st);
+        }
+    }
+    rcclx_plan_fini(&p);
+}
+
+/* Signals and waits are not all needed (a later signal may do, or headers alone
+ * are exchanged), so this is about steps that move data. */
+TEST(every_spoilt_step_is_reported)
+{
+    for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
+        for (int k = 0; k < RCCLX_COLL_COUNT; k++)
+            for (int n = 3; n <= 5; n++) {
+                const rcclx_shape s = { (rcclx_kind)k, n, 0, 1 };
+                for (fault.rank = 0; can(*a, &s) && fault.rank < n; fault.rank++)
+                    spoil_plan(*a, &s);
+            }
+    printf("# %d plans spoilt, %d of them accepted\n", nspoilt, naccepted);
+}
+
+/* --- the door --------------------------------------------------------------------- */
+
+TEST(arguments_are_refused)
+{
+    rcclx_shape shapes[] = { { RCCLX_ALL_REDUCE, 65, 0, 0 }, { RCCLX_ALL_REDUCE, 3, 0, 0 } };
+    const rcclx_algo *algos[] = { &rcclx_algo_ring, &rcclx_algo_ring };
+
+    CHECK(rcclx_plan_check(algos[0], shapes, 0, 1, why, sizeof(why)) == RCCLX_ARGUMENT, "65 ranks");
+    shapes[0].nranks = 0;
+    CHECK(rcclx_plan_check(algos[0], shapes, 0, 1, why, sizeof(why)) == RCCLX_ARGUMENT, "no ranks");
+    shapes[0].nranks = 4;
+    CHECK(rcclx_plan_check(algos[0], shapes, 0, 0, why, sizeof(why)) == RCCLX_ARGUMENT, "no pieces");
+    CHECK(rcclx_plan_check_sequence(algos, shapes, 2, 0, 1, why, sizeof(why)) == RCCLX_ARGUMENT, "4 ranks, then 3");
+    shapes[0].kind = RCCLX_GATHER;
+    CHECK(rcclx_plan_check(algos[0], shapes, 0, 1, why, sizeof(why)) == RCCLX_UNSUPPORTED, "ring has no gather");
+    CHECK(strstr(why, "no plan") != NULL, "%s", why);
+    char tiny[4];
+    CHECK(rcclx_plan_check(algos[0], shapes, 0, 1, tiny, sizeof(tiny)) == RCCLX_UNSUPPORTED, "a short text");
+    CHECK(strlen(tiny) == 3, "%s", tiny);
+}
+
+TEST(failed_allocations_are_reported)
+{
+    const rcclx_shape s = { RCCLX_ALL_REDUCE, 3, 0, 0 };
+    const size_t held = rcclx_mem_held();
+    int n = 0;
+
+    for (rcclx_status status = RCCLX_NOMEM; status != RCCLX_OK; n++) {
+        rcclx_mem_fail_after(n);
+        status = rcclx_plan_check(&rcclx_algo_staged, &s, 0, 3, why, sizeof(why));
+        rcclx_mem_fail_after(-1);
+        REQUIRE(status == RCCLX_OK || status == RCCLX_NOMEM, "call %d: %d %s", n, status, why);
+        CHECK(rcclx_mem_held() == held, "call %d leaks", n);
+    }
+    CHECK(n > 30, "only %d allocations", n);
+}
