@@ -12,9 +12,12 @@
 #include "tool.h"
 #include "tool_jobs.h"
 
+#include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 typedef struct {
@@ -102,6 +105,26 @@ static int run_forked(process *p, int nprocs)
     return code;
 }
 
+static void time_out(int number)
+{
+    static const char text[] = "rcclx perf: the time of -T is over\n";
+
+    (void)number;
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+        _exit(TOOL_TIMEOUT); /* said or not */
+    _exit(TOOL_TIMEOUT);
+}
+
+/* Started by a launcher, a rank watches its own clock. */
+static void start_timeout(double seconds)
+{
+    const struct itimerval when = {.it_value = {.tv_sec = (time_t)seconds,
+                                                .tv_usec = (suseconds_t)((seconds - floor(seconds)) * 1e6)}};
+
+    signal(SIGALRM, time_out);
+    setitimer(ITIMER_REAL, &when, NULL); /* zero: never */
+}
+
 static int run_launched(process *p, const rcclxEnv_t *env)
 {
     nccl_table  *lib  = &p->libs[0];
@@ -114,7 +137,7 @@ static int run_launched(process *p, const rcclxEnv_t *env)
     if (!lib->rcclxCommInitEnv)
         return tool_fail("perf", "rank %d of %s's job: %s cannot join a job by itself; start local ranks with --ranks",
                          env->rank, env->launcher, lib->path);
-    alarm((unsigned)p->config->timeout_s);
+    start_timeout(p->config->timeout_s);
     r = lib->rcclxCommInitEnv(&comm, NULL);
     if (r != ncclSuccess)
         return tool_fail("perf", "rank %d of %s's job: %s: %s", env->rank, env->launcher, lib->ncclGetErrorString(r),

@@ -32,7 +32,7 @@ static int help(void)
     fputs("rcclx run -n N [options] [--] CMD ARGS...: start N ranks on this machine\n\n", stdout);
     tool_options_print(stdout, options);
     fputs("\nRanks find RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and\n"
-          "TORCHELASTIC_RUN_ID in their environment. Rank 0 keeps standard input unless it is a terminal.\n"
+          "RCCLX_RUN_ID in their environment. Rank 0 keeps standard input unless it is a terminal.\n"
           "A rank that fails ends the job: the others get SIGTERM, SIGKILL 3 s later, and the exit\n"
           "code is that rank's, or 128 + n if signal n killed it (124: time-out, 127: no such\n"
           "program). Ctrl-C ends all ranks; a second one at once.\n",
@@ -85,7 +85,7 @@ static int child(int rank, void *arg)
     set_number("LOCAL_WORLD_SIZE", p->nranks);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     set_number("MASTER_PORT", p->port);
-    setenv("TORCHELASTIC_RUN_ID", p->id, 1);
+    setenv("RCCLX_RUN_ID", p->id, 1);
     execvp(p->argv[0], p->argv);
     code = errno == ENOENT ? 127 : 126;
     if (rank == 0)

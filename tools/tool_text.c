@@ -17,9 +17,10 @@ static void say(const char *who, const char *format, va_list args)
     int  used = snprintf(text, sizeof(text), "rcclx%s%s: ", *who ? " " : "", who);
 
     vsnprintf(text + used, sizeof(text) - (size_t)used - 1, format, args);
-    strcat(text, "\n");
+    used         = (int)strlen(text);
+    text[used++] = '\n';
     fflush(stdout);
-    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+    if (write(STDERR_FILENO, text, (size_t)used) < 0)
         return; /* nowhere left to say it */
 }
 

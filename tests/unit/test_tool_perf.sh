@@ -1,0 +1,205 @@
+#!/bin/sh
+# `rcclx perf` and the *_perf names: options, table, JSON, exit codes; wrong
+# results and dying ranks by means of a small library that misbehaves on demand.
+set -u
+bin=${RCCLX_BUILD:-build}/bin
+rcclx=$bin/rcclx
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+failed=0 number=0
+unset NCCL_ALGO RCCLX_ALGO NCCL_TESTS_MIN_BW
+
+# is NAME COMMAND...: one test, passed if the command succeeds.
+is() {
+    name=$1
+    shift
+    number=$((number + 1))
+    if "$@" >"$folder/said" 2>&1; then
+        echo "ok $number - $name"
+    else
+        echo "not ok $number - $name"
+        sed 's/^/# /' "$folder/said"
+        failed=1
+    fi
+}
+
+# ends CODE COMMAND...: the command ends with that code; out and err are kept.
+ends() {
+    want=$1
+    shift
+    "$@" >"$folder/out" 2>"$folder/err"
+    got=$?
+    echo "exit code $got, expected $want"
+    cat "$folder/out" "$folder/err"
+    [ $got = "$want" ]
+}
+
+says() { # FILE PATTERN
+    cat "$folder/$1"
+    grep -qE "$2" "$folder/$1"
+}
+
+json() { # FILE PYTHON-CONDITION over d
+    cat "$1"
+    python3 -c "import json, sys; d = json.load(open('$1')); sys.exit(not ($2))"
+}
+
+# --- a library for one rank; LIAR=wrong|fail|die makes it misbehave
+
+cat >"$folder/liar.c" <<'END'
+#include "nccl.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#define API __attribute__((visibility("default")))
+static int is(const char *what) { const char *s = getenv("LIAR"); return s && !strcmp(s, what); }
+static ncclResult_t copy(const void *in, void *out, size_t n)
+{
+    if (is("die")) raise(SIGSEGV);
+    if (is("fail")) return ncclInternalError;
+    if (in != out) memmove(out, in, n);
+    if (is("wrong") && n) *(char *)out ^= 1;
+    if (is("beyond")) ((char *)out)[n] ^= 1;
+    return ncclSuccess;
+}
+API ncclResult_t ncclGetVersion(int *v) { *v = 21903; return ncclSuccess; }
+API const char *ncclGetErrorString(ncclResult_t r) { return r ? "the liar refuses" : "no error"; }
+API ncclResult_t ncclGetUniqueId(ncclUniqueId *id) { memset(id, 1, sizeof *id); return ncclSuccess; }
+API ncclResult_t ncclCommInitRank(ncclComm_t *c, int n, ncclUniqueId id, int r)
+{ (void)id; (void)r; *c = malloc(1); return n == 1 ? ncclSuccess : ncclInvalidArgument; }
+API ncclResult_t ncclCommDestroy(ncclComm_t c) { free(c); return ncclSuccess; }
+API ncclResult_t ncclGroupStart(void) { return ncclSuccess; }
+API ncclResult_t ncclGroupEnd(void) { return ncclSuccess; }
+#define ARGS const void *in, void *out, size_t n, ncclDataType_t t
+#define REST ncclComm_t c, cudaStream_t s
+#define COPY { (void)t; (void)c; (void)s; return copy(in, out, 4 * n); }
+API ncclResult_t ncclAllReduce(ARGS, ncclRedOp_t o, REST) { (void)o; COPY }
+API ncclResult_t ncclReduce(ARGS, ncclRedOp_t o, int r, REST) { (void)o; (void)r; COPY }
+API ncclResult_t ncclBroadcast(ARGS, int r, REST) { (void)r; COPY }
+API ncclResult_t ncclAllGather(ARGS, REST) COPY
+API ncclResult_t ncclReduceScatter(ARGS, ncclRedOp_t o, REST) { (void)o; COPY }
+static const void *sent;
+API ncclResult_t ncclSend(const void *in, size_t n, ncclDataType_t t, int p, REST)
+{ (void)n; (void)t; (void)p; (void)c; (void)s; sent = in; return ncclSuccess; }
+API ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t t, int p, REST)
+{ const void *in = sent; (void)p; COPY }
+END
+liar=$folder/liar.so
+${CC:-cc} -shared -fPIC -fvisibility=hidden -Iinclude -o "$liar" "$folder/liar.c" || exit 1
+
+# --- the table
+
+is "a sweep of two ranks" ends 0 "$rcclx" perf all_reduce -n 2 -b 8 -e 64K -f 8 --iters 2
+is "names the library and its version" says out '^# Library: /.*/libnccl\.so\.2[^ ]* \(version 2\.28\.9, rcclx '
+is "header line 1" says out '^# nThread 1 nGpus 1 minBytes 8 maxBytes 65536 step: 8\(factor\) warmup iters: 5 iters: 2 agg iters: 1 validation: 1 graph: 0 unalign: 0$'
+is "a line a rank" says out '^#  Rank  1 Group  0 Pid +[0-9]+ on +[^ ]+ device  0 \[host\] '
+is "column names" says out '^#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong'
+is "a row" says out '^        4096          1024     float     sum      -1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0$'
+is "five rows" [ "$(grep -c '^ .* float ' "$folder/out")" = 5 ]
+is "all right" says out '^# Out of bounds values : 0 OK$'
+is "the average" says out '^# Avg bus bandwidth    : [0-9.e+-]+ $'
+is "the end" says out '^# Collective test concluded: all_reduce_perf$'
+
+for kind in all_gather reduce_scatter alltoall alltoallv broadcast reduce gather scatter sendrecv; do
+    is "$kind of three ranks" ends 0 "$rcclx" perf $kind -n 3 -b 1 -e 40000 -f 40 --iters 1 -w 0 -d int32 -r all
+done
+is "alltoall has no in-place column" ends 0 "$rcclx" perf alltoall -n 2 -b 8 -e 8 --iters 1
+is "but N/A" says out ' N/A +N/A +N/A +N/A$'
+is "all types and operators" ends 0 "$rcclx" perf all_reduce -n 3 -b 1000 -e 1000 --iters 1 -w 0 -d all -o all
+is "72 rows" [ "$(grep -c '^ .* -1 ' "$folder/out")" = 72 ]
+is "threads and several ranks of each" ends 0 "$rcclx" perf all_reduce -n 2 -t 2 -g 2 -b 8K -e 8K --iters 2
+is "eight ranks" says out '^#  Rank  7 '
+is "under a launcher" ends 0 "$rcclx" run -n 3 "$bin/all_gather_perf" -b 1K -e 1K -n 2
+is "three ranks, one table" [ "$(grep -c '^#  Rank  [012] ' "$folder/out")" = 3 ]
+is "streams, aggregation, timestamps, plain and dirty buffers" ends 0 "$rcclx" perf all_reduce -n 2 -b 1K -e 1K \
+    --iters 2 -y 0 -m 2 -S 1 -M 1 -u 1 -R 1 -a 3 --plain --dirty
+is "the time of day" says out '[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$'
+
+# --- the names of nccl-tests
+
+is "all_reduce_perf: -n is iterations" ends 0 "$bin/all_reduce_perf" -b 1K -e 4K -i 1K -n 3 -w 2 -c 0
+is "as the header says" says out 'minBytes 1024 maxBytes 4096 step: 1024\(bytes\) warmup iters: 2 iters: 3 .*validation: 0'
+is "unchecked is N/A" says out ' N/A +[0-9.]+ +[0-9.]+ +[0-9.]+ +N/A$'
+is "four sizes" [ "$(grep -c '^ .* float ' "$folder/out")" = 4 ]
+is "long options" ends 0 "$bin/broadcast_perf" --minbytes=1K --maxbytes 1K --iters=1 --datatype=half --root=0 --ranks 2
+is "letters joined to values" ends 0 "$bin/reduce_perf" -b1K -e1K -n1 -g2 -omax
+
+# --- JSON
+
+is "--json to standard output" ends 0 "$rcclx" perf all_reduce -n 2 -b 8 -e 512 -f 8 --iters 2 --json
+is "is valid and complete" json "$folder/out" "len(d['rows']) == 3 and d['out_of_bounds'] == 0 and d['nranks'] == 2 and
+    [r['size'] for r in d['rows']] == [8, 64, 512] and
+    all(r[p]['wrong'] == 0 and r[p]['time_us'] > 0 for r in d['rows'] for p in ('out_of_place', 'in_place')) and
+    d['rows'][0]['type'] == 'float' and d['rows'][0]['op'] == 'sum' and d['command'][0] == 'perf' and
+    d['mode'] == 'hot' and d['machine']['cores'] > 0 and d['library']['path'].startswith('/')"
+is "--json FILE beside the table" ends 0 "$rcclx" perf --json "$folder/file" alltoall -n 2 -b 8 -e 8 --iters 1 --dirty
+is "holds the row" json "$folder/file" "d['rows'][0]['in_place'] is None and d['mode'] == 'dirty'"
+is "the table is there" says out '^# Out of bounds values : 0 OK$'
+is "-J FILE" ends 0 "$bin/gather_perf" -b 8 -e 8 -n 1 -J "$folder/file2"
+is "holds the row too" json "$folder/file2" "d['collective'] == 'gather'"
+is "a file that cannot be" ends 3 "$bin/gather_perf" -b 8 -e 8 -n 1 -J "$folder/no/such"
+
+# --- libraries that are wrong, refuse, die
+
+is "another library" ends 0 "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --lib "$liar"
+is "is named" says out '^# Library: .*/liar\.so \(version 2\.19\.3\)$'
+is "wrong results give 1" ends 1 env LIAR=wrong "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --lib "$liar"
+is "and are counted" says out '^# Out of bounds values : 2 FAILED$'
+is "writing beyond the buffer is noticed" ends 1 env LIAR=beyond "$rcclx" perf broadcast -n 1 -b 8 -e 8 --lib "$liar"
+is "wrong results in JSON" ends 1 env LIAR=wrong "$rcclx" perf sendrecv -n 1 -b 8 -e 8 --lib "$liar" --json
+is "are counted, too" json "$folder/out" "d['out_of_bounds'] == 1 and d['rows'][0]['out_of_place']['wrong'] == 1"
+is "a refusal gives 3" ends 3 env LIAR=fail "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --lib "$liar"
+is "with call and library" says err '^rcclx perf: rank 0: ncclAllReduce: the liar refuses \(3\) .*liar\.so'
+is "a dying rank gives 128 + its signal" ends 139 env LIAR=die "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --lib "$liar"
+is "with its name" says err '^rcclx perf: rank 0 \(pid [0-9]+, all_reduce\) ended by signal 11 '
+is "too slow gives 1" ends 1 env NCCL_TESTS_MIN_BW=1e9 "$rcclx" perf sendrecv -n 2 -b 8 -e 8 --iters 1
+is "and says so" says out '^# Avg bus bandwidth    : .* FAILED$'
+is "no such library" ends 3 "$rcclx" perf all_reduce -n 1 --lib "$folder/none.so"
+is "no NCCL library" ends 3 sh -c "ln -s /dev/null '$folder/null.so'; '$rcclx' perf all_reduce -n 1 --lib '$folder/null.so'"
+
+# --- two libraries
+
+is "--vs" ends 0 "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --iters 3 --vs "$liar"
+is "names ours" says out '^# Library ours: /.*/libnccl\.so\.2[^ ]* \(version 2\.28\.9, rcclx '
+is "names theirs" says out '^# Library theirs: .*/liar\.so \(version 2\.19\.3\)$'
+is "both times and the ratio" says out ' ours  theirs   ratio  #wrong '
+is "their errors count" ends 1 env LIAR=wrong "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --iters 3 --vs "$liar" --json
+is "on their side" json "$folder/out" "d['rows'][0]['out_of_place']['wrong'] == 0 and
+    d['rows'][0]['other']['out_of_place']['wrong'] == 1 and d['rows'][0]['ratio']['in_place'] > 0"
+is "the same library twice is said to be one" ends 0 "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --iters 1 --lib "$liar" --vs "$liar"
+is "in so many words" says out '^# Both are the same file'
+
+# --- bad command lines: bad WHAT-IT-SAYS ARGUMENTS...
+
+bad() {
+    what=$1
+    shift
+    is "refused: perf $*" ends 2 "$rcclx" perf "$@"
+    is "says: $what" says err "$what"
+}
+bad 'which collective' -n 2
+bad 'the nearest is all_reduce' all_reduc -n 2
+bad 'the nearest is --stepfactor' all_reduce --stepfacter 2
+bad 'unknown option -q' all_reduce -q 1
+bad 'the nearest is float' all_reduce -d flaot
+bad 'there are sum, prod' all_reduce -o add
+bad 'a size in bytes is needed' all_reduce -b 8Q
+bad 'smallest size .* is larger' all_reduce -b 2K -e 1K
+bad 'greater than 1' all_reduce -f 0.5
+bad 'from 1 to 1024' all_reduce -n 0
+bad 'the job has 2 ranks' broadcast -n 2 -r 2
+bad 'needs a value' all_reduce -n
+bad 'takes no value' all_reduce --dirty=1
+bad 'graphs need a GPU' all_reduce -G 1
+bad 'only for GPUs' all_reduce -D 2
+bad 'low precision is not' all_reduce --low-precision fp8
+bad 'the devices are' all_reduce --device tpu
+bad 'collective is all_reduce already' all_reduce all_gather
+is "no GPU device in this build" ends 3 "$rcclx" perf all_reduce --device cuda
+is "--help" ends 0 "$rcclx" perf --help
+is "names every collective" says out 'all_reduce all_gather reduce_scatter alltoall alltoallv broadcast reduce gather scatter sendrecv'
+is "--help of a test" ends 0 "$bin/alltoallv_perf" -h
+is "says what -n is there" says out '^  -n, --iters N '
+
+echo "1..$number"
+exit $failed
