@@ -104,19 +104,33 @@ static rcclx_status lost(rcclx_task *t, int r, const char *how)
     return rcclx_team_break(team, RCCLX_PEER_LOST, text);
 }
 
-/* A peer that failed or closed its communicator says so in its area. A closed one
- * matters only to those who wait for it. */
-static rcclx_status peer_failed(rcclx_task *t, int culprit)
+static int waits_for(const rcclx_task *t)
+{
+    return t->op.kind < RCCLX_COLL_COUNT ? rcclx_coll_waits_for(t) : t->op.root;
+}
+
+/* Whoever is gone may have answered just before: look once more. One that has
+ * closed its communicator matters only to those who still wait for it. */
+static rcclx_status gone(rcclx_task *t, int r, bool closed, const char *how)
+{
+    const rcclx_status s = t->op.kind < RCCLX_COLL_COUNT ? rcclx_coll_poll(t) : rcclx_pair_poll(t);
+
+    return s != RCCLX_AGAIN || (closed && waits_for(t) != r) ? s : lost(t, r, how);
+}
+
+/* A peer that failed or closed its communicator says so in its area. */
+static rcclx_status peer_failed(rcclx_task *t)
 {
     rcclx_team *team = t->op.team;
+    rcclx_status s = RCCLX_AGAIN;
 
     if (!atomic_load_explicit(&team->segment.head->failed, memory_order_acquire))
         return RCCLX_AGAIN;
-    for (int r = 0; r < team->nranks; r++) {
+    for (int r = 0; s == RCCLX_AGAIN && r < team->nranks; r++) {
         const rcclx_ident *id = &team->area[r]->ident;
         const uint32_t state = r == team->rank ? 0 : atomic_load_explicit(&id->state, memory_order_acquire);
-        if (state == RCCLX_RANK_CLOSED && culprit == r)
-            return lost(t, r, "has destroyed its communicator");
+        if (state == RCCLX_RANK_CLOSED && waits_for(t) == r)
+            s = gone(t, r, true, "has destroyed its communicator");
         if (state != RCCLX_RANK_FAILED)
             continue;
         char what[160], text[RCCLX_ERROR_TEXT];
@@ -125,23 +139,22 @@ static rcclx_status peer_failed(rcclx_task *t, int culprit)
         snprintf(text, sizeof(text), "rank %d of %d: %s: rank %d failed: %.700s", team->rank, team->nranks, what, r, id->text);
         return rcclx_team_break(team, mismatch ? RCCLX_MISMATCH : RCCLX_PEER_LOST, text);
     }
-    return RCCLX_AGAIN;
+    return s;
 }
 
-static rcclx_status peer_died(rcclx_task *t, int culprit)
+static rcclx_status peer_died(rcclx_task *t)
 {
     rcclx_team *team = t->op.team;
+    rcclx_status s = RCCLX_AGAIN;
 
-    for (int r = 0; r < team->nranks; r++) {
+    for (int r = 0; s == RCCLX_AGAIN && r < team->nranks; r++) {
         if (!rcclx_life_dead(team->peer[r].life))
             continue;
-        if (r != culprit && atomic_load(&team->area[r]->ident.state) == RCCLX_RANK_CLOSED)
-            continue;
-        /* it may have answered just before it ended */
-        const rcclx_status s = t->op.kind < RCCLX_COLL_COUNT ? rcclx_coll_poll(t) : rcclx_pair_poll(t);
-        return s != RCCLX_AGAIN ? s : lost(t, r, "has ended");
+        const bool closed = atomic_load(&team->area[r]->ident.state) == RCCLX_RANK_CLOSED;
+        if (!closed || waits_for(t) == r)
+            s = gone(t, r, closed, "has ended");
     }
-    return RCCLX_AGAIN;
+    return s;
 }
 
 /* Two sends face each other outside groups: neither can ever be received. */
@@ -187,16 +200,15 @@ static rcclx_status deadline(rcclx_task *t, int culprit, double waited)
 rcclx_status rcclx_task_check(rcclx_task *t, uint64_t waited_ns)
 {
     rcclx_team *team = t->op.team;
-    const int culprit = t->op.kind < RCCLX_COLL_COUNT ? rcclx_coll_waits_for(t) : t->op.root;
     rcclx_status s = rcclx_team_broken(team);
 
     if (s != RCCLX_OK)
         return s;
-    if ((s = peer_failed(t, culprit)) != RCCLX_AGAIN || (s = head_to_head(t)) != RCCLX_AGAIN)
+    if ((s = peer_failed(t)) != RCCLX_AGAIN || (s = head_to_head(t)) != RCCLX_AGAIN)
         return s;
-    if (waited_ns >= DEATH_NS && (s = peer_died(t, culprit)) != RCCLX_AGAIN)
+    if (waited_ns >= DEATH_NS && (s = peer_died(t)) != RCCLX_AGAIN)
         return s;
-    return deadline(t, culprit, (double)waited_ns * 1e-9);
+    return deadline(t, waits_for(t), (double)waited_ns * 1e-9);
 }
 
 /* --- turns ------------------------------------------------------------------ */
