@@ -8,7 +8,6 @@
  * All are local: nothing waits for another rank that a dead or stuck rank could
  * hold up, for broken and aborted teams end their operations at once. */
 #include "comm/handle.h"
-#include "comm/init.h"
 
 #include "base/log.h"
 
@@ -58,8 +57,8 @@ rcclx_comm *rcclx_comm_acquire_ready(const void *handle, const char *call, rcclx
 
 void rcclx_comm_release(rcclx_comm *c)
 {
-    if (c && atomic_fetch_sub(&c->holders, 1) == 1)
-        rcclx_comm_undo(c);
+    if (c)
+        rcclx_team_let_go(&c->team);
 }
 
 rcclx_status rcclx_comm_finalize(rcclx_comm *c)
@@ -81,8 +80,8 @@ rcclx_status rcclx_comm_destroy(const void *handle)
     /* set-up in a thread: its result decides */
     while (atomic_load(&c->state) == RCCLX_COMM_INIT)
         sched_yield();
-    rcclx_team_drain(&c->team);
     rcclx_comm *mine = rcclx_handle_close(handle);
+    rcclx_team_drain(&c->team);
     RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d busId 0 - Destroy COMPLETE", handle, c->rank, c->nranks, c->device);
     rcclx_comm_release(mine);
     rcclx_comm_release(c);
@@ -100,9 +99,10 @@ rcclx_status rcclx_comm_abort(const void *handle)
     rcclx_team_abort(&c->team);
     while (atomic_load(&c->state) == RCCLX_COMM_INIT)
         sched_yield();
+    rcclx_comm *mine = rcclx_handle_close(handle);
     rcclx_team_drain(&c->team);
     RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d busId 0 - Abort COMPLETE", handle, c->rank, c->nranks, c->device);
-    rcclx_comm_release(rcclx_handle_close(handle));
+    rcclx_comm_release(mine);
     rcclx_comm_release(c);
     return RCCLX_OK;
 }

@@ -28,12 +28,11 @@ typedef struct rcclx_redop_slot {
 enum { RCCLX_MAX_REDOPS = 256 };
 
 typedef struct rcclx_comm {
-    rcclx_team        team;
+    rcclx_team        team;     /* first: the team's last holder finds the communicator by it */
     rcclx_comm_config config;
     void             *handle;
     int               nranks, rank, device;
     _Atomic uint32_t  state;    /* rcclx_comm_state; set-up may go on in a thread (non-blocking) */
-    _Atomic int       holders;
     _Atomic int       pending;  /* splits that go on in a thread (non-blocking) */
     _Atomic uint32_t  closing;  /* destroy or abort has taken the handle back */
     rcclx_status      failure;  /* FAILED: why, and its text in team.cause */

@@ -100,7 +100,7 @@ rcclx_comm *rcclx_handle_get(const void *handle)
     atomic_fetch_add(&e->users, 1);
     rcclx_comm *c = atomic_load(&e->comm);
     if (c && atomic_load(&e->generation) == generation)
-        atomic_fetch_add(&c->holders, 1);
+        rcclx_team_hold(&c->team);
     else
         c = NULL;
     atomic_fetch_sub(&e->users, 1);

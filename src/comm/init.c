@@ -8,7 +8,7 @@
  *
  * From then on the team (exec/) runs operations. A failure at any point leaves
  * nothing behind: what was made is undone by the same function that destroys. */
-#include "comm/init.h"
+#include "comm/comm.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -24,6 +24,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+static void undo(rcclx_team *t);
 
 typedef struct {
     rcclx_comm     *comm;
@@ -266,6 +268,16 @@ static rcclx_status run(void *arg)
     return s;
 }
 
+/* A group that failed before its end. */
+static void drop(void *arg)
+{
+    job *j = arg;
+
+    rcclx_comm_release(rcclx_handle_close(j->comm->handle));
+    rcclx_comm_release(j->comm);
+    rcclx_mem_free(j);
+}
+
 static void *run_in_thread(void *arg)
 {
     run(arg);
@@ -299,7 +311,9 @@ rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *i
         rcclx_mem_free(j);
         return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for a communicator", rank);
     }
-    *c = (rcclx_comm){ .nranks = nranks, .rank = rank, .device = device, .config = *config, .holders = 2, .state = RCCLX_COMM_INIT };
+    *c = (rcclx_comm){ .nranks = nranks, .rank = rank, .device = device, .config = *config, .state = RCCLX_COMM_INIT };
+    c->team.last = undo;
+    c->team.holders = 2; /* the table's and the set-up's */
     pthread_mutex_init(&c->lock, NULL);
     *j = (job){ .comm = c, .id = *id, .began = rcclx_clock_ns() };
     rcclx_random(&j->token, sizeof(j->token));
@@ -323,7 +337,7 @@ rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *i
     }
     void *const h = c->handle;
     *handle = h;
-    s = config->blocking ? rcclx_group_job(run, j) : start_thread(j);
+    s = config->blocking ? rcclx_group_job(run, drop, j) : start_thread(j);
     if (s != RCCLX_OK && s != RCCLX_AGAIN && config->blocking)
         *handle = NULL;
     return s;
@@ -350,9 +364,9 @@ rcclx_status rcclx_comm_init_all(void **handles, int nranks, const int *devices,
 
 /* --- undoing --------------------------------------------------------------------------- */
 
-void rcclx_comm_undo(rcclx_comm *c)
+static void undo(rcclx_team *t)
 {
-    rcclx_team *t = &c->team;
+    rcclx_comm *c = (rcclx_comm *)t;
 
     rcclx_team_stop(t);
     for (int r = 0; r < t->nranks; r++) {

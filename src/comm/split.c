@@ -71,13 +71,19 @@ static rcclx_status run(void *arg)
     return s;
 }
 
+static void drop(void *arg)
+{
+    rcclx_comm_release(((job *)arg)->parent);
+    rcclx_mem_free(arg);
+}
+
 /* Beside the caller, who polls the parent. The child's own set-up may go on when
  * the parent is done with it. */
 static void *run_in_thread(void *arg)
 {
     rcclx_comm *parent = ((job *)arg)->parent;
 
-    atomic_fetch_add(&parent->holders, 1);
+    rcclx_team_hold(&parent->team);
     const rcclx_status s = run(arg);
     if (s != RCCLX_OK && s != RCCLX_AGAIN)
         rcclx_team_break(&parent->team, s, rcclx_last_error());
@@ -108,6 +114,6 @@ rcclx_status rcclx_comm_split(rcclx_comm *parent, int color, int key, void **han
     if (!j)
         return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: split: no memory", parent->rank);
     *j = (job){ .parent = parent, .color = color, .key = key, .handle = handle, .config = config ? *config : parent->config };
-    atomic_fetch_add(&parent->holders, 1);
-    return parent->config.blocking ? rcclx_group_job(run, j) : start_thread(j);
+    rcclx_team_hold(&parent->team);
+    return parent->config.blocking ? rcclx_group_job(run, drop, j) : start_thread(j);
 }

@@ -25,7 +25,18 @@ typedef enum {
  * rank's scalar, then summed. COPY moves bytes (one source). */
 typedef enum { RCCLX_SUM, RCCLX_PROD, RCCLX_MAX, RCCLX_MIN, RCCLX_AVG, RCCLX_PREMUL, RCCLX_COPY, RCCLX_REDOP_COUNT } rcclx_redop;
 
-size_t      rcclx_type_size(rcclx_type t);
+/* Bytes of an element; 0 for a type that is none. */
+static inline size_t rcclx_type_size(rcclx_type t)
+{
+    static const unsigned char size[RCCLX_TYPE_COUNT] = {
+#define X(id, value, nbytes, name, kind) [RCCLX_##id] = nbytes,
+        RCCLX_TYPE_LIST(X)
+#undef X
+    };
+
+    return (unsigned)t < RCCLX_TYPE_COUNT ? size[t] : 0;
+}
+
 const char *rcclx_type_name(rcclx_type t);
 const char *rcclx_redop_name(rcclx_redop op);
 

@@ -419,15 +419,16 @@ static rcclx_status run_lanes(rcclx_runner *run)
 {
     rcclx_view *v = &run->view;
     bool finished = true;
+    uint64_t steps = 1;
 
     for (uint32_t l = 0; l < v->nlanes; l++) {
-        if (v->lane[l].finished)
-            continue;
-        const rcclx_lane_state s = rcclx_lane_run(v, (int)l);
+        const rcclx_lane_state s = v->lane[l].finished ? RCCLX_LANE_DONE : rcclx_lane_run(v, (int)l);
         if (s == RCCLX_LANE_FAILED)
             return run->failure;
         finished &= s == RCCLX_LANE_DONE;
+        steps += (uint64_t)v->lane[l].turn * v->plan->nsteps + v->lane[l].pc;
     }
+    run->task->moved = steps;
     return finished ? RCCLX_OK : RCCLX_AGAIN;
 }
 

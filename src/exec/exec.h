@@ -37,20 +37,21 @@ typedef struct rcclx_team {
     int           device;                   /* shown in the log */
     uint64_t      id;                       /* shown in the log: the communicator's hash */
 
-    pthread_mutex_t lock;                   /* held while an operation of this team runs */
-    _Atomic uint64_t tickets, serving;      /* order of operations over several streams */
+    _Atomic int   holders;                  /* calls, groups and streams that have the team in hand */
+    void        (*last)(struct rcclx_team *t); /* called by the one who lets go last */
+    _Atomic uint64_t tickets, serving;      /* turns: one strong order of operations, over threads and streams */
     _Atomic uint32_t aborted;               /* set by abort, from any thread */
     _Atomic uint32_t broken;                /* first cause is set: a rcclx_status */
     char             cause[RCCLX_ERROR_TEXT];
     pthread_mutex_t  cause_lock;
 
-    uint64_t      seq;                      /* operations started; guarded by lock */
+    uint64_t      seq;                      /* collectives started; who has the turn writes, as all below */
     uint64_t      credit;                   /* all peers have finished this one */
     uint64_t      sent[RCCLX_MAX_RANKS], received[RCCLX_MAX_RANKS]; /* messages handed out numbers */
     uint64_t      sending[RCCLX_MAX_RANKS], receiving[RCCLX_MAX_RANKS]; /* whose turn it is */
     uint64_t      piped[RCCLX_MAX_RANKS], drained[RCCLX_MAX_RANKS];
     rcclx_runner *runner;
-    uint64_t      ops[RCCLX_KIND_COUNT];    /* calls by kind, for the dump */
+    _Atomic uint64_t ops[RCCLX_KIND_COUNT]; /* operations by kind, for the dump; who has the turn writes */
 } rcclx_team;
 
 /* After nranks, rank, segment, peers and agreed facts are filled in. */
@@ -58,6 +59,17 @@ rcclx_status rcclx_team_start(rcclx_team *t);
 /* Wait for what is queued (bounded by the team's state: an aborted or broken team drains at once). */
 void         rcclx_team_drain(rcclx_team *t);
 void         rcclx_team_stop(rcclx_team *t);  /* frees what start made; takes half-started ones */
+
+static inline void rcclx_team_hold(rcclx_team *t)
+{
+    atomic_fetch_add_explicit(&t->holders, 1, memory_order_relaxed);
+}
+
+static inline void rcclx_team_let_go(rcclx_team *t)
+{
+    if (atomic_fetch_sub_explicit(&t->holders, 1, memory_order_acq_rel) == 1)
+        t->last(t);
+}
 
 /* The team's first cause. break: keep it, tell the peers (their waits end with PEER_LOST or
  * MISMATCH), and hand the status back. broken: OK, or the status with its text as last error. */
@@ -98,8 +110,9 @@ rcclx_status rcclx_group_start(void);
 rcclx_status rcclx_group_end(void);
 void         rcclx_group_fail(rcclx_status s);
 /* A job that needs other ranks of this thread (init, split): run at the group's end, all jobs
- * together, each in a thread of its own; outside a group at once. done takes job after run. */
-rcclx_status rcclx_group_job(rcclx_status (*run)(void *job), void *job);
+ * together, each in a thread of its own; outside a group at once. A group that failed before its
+ * end drops its jobs instead. Both take the job. */
+rcclx_status rcclx_group_job(rcclx_status (*run)(void *job), void (*drop)(void *job), void *job);
 int          rcclx_group_ops(void); /* operations kept so far in this thread's group */
 /* End the group without running its operations (ncclGroupSimulateEnd); estimated time in us. */
 rcclx_status rcclx_group_simulate(double *us);

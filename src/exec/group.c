@@ -23,6 +23,7 @@
 
 typedef struct job {
     rcclx_status (*run)(void *);
+    void        (*drop)(void *);
     void        *arg;
     pthread_t    thread;
     bool         threaded;
@@ -53,9 +54,13 @@ static rcclx_status poll_one(rcclx_task *t)
 rcclx_status rcclx_task_run(rcclx_task *t)
 {
     rcclx_patience p = { 0 };
+    uint64_t moved = t->moved;
     rcclx_status s = rcclx_team_broken(t->op.team);
 
     while (s == RCCLX_OK && (s = poll_one(t)) == RCCLX_AGAIN) {
+        if (moved != t->moved)
+            p = (rcclx_patience){ 0 };
+        moved = t->moved;
         if (!rcclx_patience_round(&p, t->op.team) || (s = rcclx_task_check(t, rcclx_clock_ns() - p.began)) == RCCLX_AGAIN)
             s = RCCLX_OK;
     }
@@ -100,9 +105,10 @@ rcclx_status rcclx_batch_run(rcclx_task **left, int n)
     while (n) {
         bool moved = false;
         for (int i = 0; i < n; i++) {
-            const uint64_t before = left[i]->state + (left[i]->moved << 8);
+            const uint64_t before = left[i]->moved;
+            const uint8_t state = left[i]->state;
             left[i]->status = poll_one(left[i]);
-            moved |= left[i]->status != RCCLX_AGAIN || before != left[i]->state + (left[i]->moved << 8);
+            moved |= left[i]->status != RCCLX_AGAIN || before != left[i]->moved || state != left[i]->state;
         }
         if (moved)
             p = (rcclx_patience){ 0 };
@@ -115,13 +121,14 @@ rcclx_status rcclx_batch_run(rcclx_task **left, int n)
 
 /* --- posting ------------------------------------------------------------------- */
 
-static void number_pairs(rcclx_batch *b)
+/* Only who has the team's turn counts, so that plain stores do. */
+static void enter(rcclx_task *t)
 {
-    for (int i = 0; i < b->ntasks; i++) {
-        b->tasks[i].grouped = true;
-        if (b->tasks[i].op.kind >= RCCLX_COLL_COUNT)
-            rcclx_pair_number(&b->tasks[i]);
-    }
+    _Atomic uint64_t *n = &t->op.team->ops[t->op.kind];
+
+    atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1, memory_order_relaxed);
+    if (t->op.kind >= RCCLX_COLL_COUNT)
+        rcclx_pair_number(t);
 }
 
 void rcclx_batch_wait_turns(rcclx_batch *b)
@@ -129,13 +136,18 @@ void rcclx_batch_wait_turns(rcclx_batch *b)
     for (int i = 0; i < b->nturns; i++)
         rcclx_turn_wait(b->turns[i].team, b->turns[i].ticket);
     /* message numbers follow the turns, so that they are the team's own order */
-    number_pairs(b);
+    for (int i = 0; i < b->ntasks; i++) {
+        b->tasks[i].grouped = true;
+        enter(&b->tasks[i]);
+    }
 }
 
 void rcclx_batch_pass_turns(rcclx_batch *b)
 {
-    for (int i = 0; i < b->nturns; i++)
+    for (int i = 0; i < b->nturns; i++) {
         rcclx_turn_pass(b->turns[i].team);
+        rcclx_team_let_go(b->turns[i].team);
+    }
 }
 
 static void take_turns(rcclx_batch *b)
@@ -145,8 +157,10 @@ static void take_turns(rcclx_batch *b)
         int k = 0;
         while (k < b->nturns && b->turns[k].team != t)
             k++;
-        if (k == b->nturns)
-            b->turns[b->nturns++] = (rcclx_turn){ t, rcclx_turn_take(t) };
+        if (k < b->nturns)
+            continue;
+        rcclx_team_hold(t);
+        b->turns[b->nturns++] = (rcclx_turn){ t, rcclx_turn_take(t) };
     }
 }
 
@@ -242,7 +256,6 @@ rcclx_status rcclx_op_post(const rcclx_op *op)
 {
     rcclx_team *team = op->team;
 
-    __atomic_fetch_add(&team->ops[op->kind], 1, __ATOMIC_RELAXED);
     if (here.depth) {
         if (here.ntasks == here.cap_tasks) {
             const int cap = here.cap_tasks ? 2 * here.cap_tasks : 16;
@@ -253,6 +266,7 @@ rcclx_status rcclx_op_post(const rcclx_op *op)
             here.cap_tasks = cap;
         }
         here.tasks[here.ntasks++] = (rcclx_task){ .op = *op };
+        rcclx_team_hold(team);
         return RCCLX_OK;
     }
     if (op->kind >= RCCLX_COLL_COUNT && op->root == team->rank)
@@ -262,8 +276,7 @@ rcclx_status rcclx_op_post(const rcclx_op *op)
     if (op->stream)
         return post_batch(&task, 1, op->stream);
     rcclx_turn_wait(team, rcclx_turn_take(team));
-    if (op->kind >= RCCLX_COLL_COUNT)
-        rcclx_pair_number(&task);
+    enter(&task);
     const rcclx_status s = rcclx_task_run(&task);
     rcclx_turn_pass(team);
     return s;
@@ -357,19 +370,21 @@ static rcclx_status run_jobs(job *jobs, int n)
     return first;
 }
 
-rcclx_status rcclx_group_job(rcclx_status (*run)(void *job), void *arg)
+rcclx_status rcclx_group_job(rcclx_status (*run)(void *job), void (*drop)(void *job), void *arg)
 {
     if (!here.depth)
         return run(arg);
     if (here.njobs == here.cap_jobs) {
         const int cap = here.cap_jobs ? 2 * here.cap_jobs : 8;
         job *more = rcclx_mem_realloc(here.jobs, (size_t)cap * sizeof(*more));
-        if (!more)
+        if (!more) {
+            drop(arg);
             return RCCLX_FAIL(RCCLX_NOMEM, "no memory for a group of %d communicators", cap);
+        }
         here.jobs = more;
         here.cap_jobs = cap;
     }
-    here.jobs[here.njobs++] = (job){ .run = run, .arg = arg };
+    here.jobs[here.njobs++] = (job){ .run = run, .drop = drop, .arg = arg };
     return RCCLX_OK;
 }
 
@@ -380,6 +395,18 @@ static group close_group(void)
 
     here = (group){ 0 };
     return g;
+}
+
+static void drop_jobs(group *g)
+{
+    for (int i = 0; i < g->njobs; i++)
+        g->jobs[i].drop(g->jobs[i].arg);
+}
+
+static void let_go_all(group *g)
+{
+    for (int i = 0; i < g->ntasks; i++)
+        rcclx_team_let_go(g->tasks[i].op.team);
 }
 
 static void free_group(group *g)
@@ -404,8 +431,11 @@ rcclx_status rcclx_group_end(void)
     group g = close_group();
     if (s == RCCLX_OK && g.njobs)
         s = run_jobs(g.jobs, g.njobs);
+    else
+        drop_jobs(&g);
     if (s == RCCLX_OK && g.ntasks)
         s = post_all(g.tasks, g.ntasks);
+    let_go_all(&g);
     if (!here.tasks && g.cap_tasks <= 256) {
         /* keep the array for the next group: posting allocates nothing then */
         here.tasks = g.tasks;
@@ -438,6 +468,8 @@ rcclx_status rcclx_group_simulate(double *us)
         *us = ns * 1e-3;
     if (--here.depth == 0) {
         group g = close_group();
+        drop_jobs(&g);
+        let_go_all(&g);
         free_group(&g);
     }
     return RCCLX_OK;

@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-enum { PART = 128 << 10 };
+enum { PART = 128 << 10, ABORT_BYTES = 128 << 20 };
 
 /* Where an operand's block begins in its buffer and how long it is, in elements. */
 typedef struct { size_t begin, length; } range;
@@ -32,7 +32,9 @@ static range block_range(const rcclx_view *v, const rcclx_ref *ref, int block)
 {
     range r;
 
-    if (v->plan->cut == RCCLX_CUT_SPLIT)
+    if (v->plan->cut == RCCLX_CUT_SPLIT && v->plan->nblocks == 1)
+        r = (range){ 0, v->count };
+    else if (v->plan->cut == RCCLX_CUT_SPLIT)
         rcclx_split(v->count, v->size, v->plan->nblocks, block, &r.begin, &r.length);
     else if (v->plan->cut == RCCLX_CUT_EVEN)
         r = (range){ v->count * (size_t)block, v->count };
@@ -141,7 +143,27 @@ static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s,
         for (int i = 0; i < s->ndst; i++)
             if (!dst[i].at)
                 RCCLX_TRY(rcclx_peer_put(&run->team->peer[dst[i].rank], dst[i].place + skip, home, n * size));
+        RCCLX_TRY(rcclx_team_broken(run->team));
     }
+    return RCCLX_OK;
+}
+
+/* Everything has an address. Long blocks go in parts, between which an abort is seen. */
+static rcclx_status in_parts(const rcclx_runner *run, const rcclx_step *s, const void **src, void **dst, const uint64_t *scalar,
+                             size_t count)
+{
+    const size_t part = ABORT_BYTES / run->view.size;
+
+    while (count > part) {
+        combine(run, s, src, dst, s->ndst, scalar, part);
+        count -= part;
+        for (int i = 0; i < s->nsrc; i++)
+            src[i] = (const char *)src[i] + part * run->view.size;
+        for (int i = 0; i < s->ndst; i++)
+            dst[i] = (char *)dst[i] + part * run->view.size;
+        RCCLX_TRY(rcclx_team_broken(run->team));
+    }
+    combine(run, s, src, dst, s->ndst, scalar, count);
     return RCCLX_OK;
 }
 
@@ -171,8 +193,8 @@ int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, u
     if (!count)
         return 0;
     if (!far) {
-        combine(run, s, src, dst, s->ndst, scalar, count);
-        return 0;
+        run->failure = in_parts(run, s, src, dst, scalar, count);
+        return run->failure != RCCLX_OK;
     }
     run->failure = through_bounce(run, s, o, o + s->nsrc, scalar, count);
     return run->failure != RCCLX_OK;

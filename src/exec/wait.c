@@ -234,5 +234,6 @@ void rcclx_turn_wait(rcclx_team *t, uint64_t ticket)
 
 void rcclx_turn_pass(rcclx_team *t)
 {
-    atomic_fetch_add_explicit(&t->serving, 1, memory_order_release);
+    /* only who has the turn writes */
+    atomic_store_explicit(&t->serving, atomic_load_explicit(&t->serving, memory_order_relaxed) + 1, memory_order_release);
 }

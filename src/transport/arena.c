@@ -8,7 +8,14 @@
  * One memfd a process, reserved at once but paid for by the page. Since peers map
  * all of it when a communicator is made, a buffer allocated later is reached
  * without any further exchange: its offset is enough. Freed ranges give their
- * pages back (hole punching). Allocations are kept in a list sorted by offset.
+ * pages back (hole punching). Allocations are kept in a list sorted by offset; a map from
+ * granule to allocation answers "whose is this address" without a lock, since
+ * every operation asks it.
+ *
+ *   granule   0    1    2    3    4         a: offset 1, b: offset 3
+ *   start     0    1    1    3    0
+ *   nbytes    -   100K  -   60K   -
+ *
  * Where address space is short the reservation shrinks; where there is none,
  * allocations are plain memory and peers reach them as such. */
 #include "transport/transport.h"
@@ -44,6 +51,8 @@ typedef struct {
     int    fd;
     block *blocks;  /* guarded by lock */
     size_t held;    /* guarded by lock */
+    _Atomic uint32_t *start;  /* a granule's allocation: the granule it begins at; 0: none */
+    _Atomic uint64_t *nbytes_at; /* bytes of the allocation that begins at a granule */
 } arena;
 
 struct rcclx_mapping {
@@ -54,6 +63,32 @@ struct rcclx_mapping {
     int            uses;
     _Atomic unsigned char *seen; /* a byte a SIGHT bytes: pages faulted in here */
 };
+
+static void *map_of(size_t granules, size_t each)
+{
+    void *p = mmap(NULL, granules * each, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static bool map_granules(arena *a)
+{
+    const size_t n = a->nbytes / ALIGN;
+
+    a->start = map_of(n, sizeof(*a->start));
+    a->nbytes_at = map_of(n, sizeof(*a->nbytes_at));
+    return a->start && a->nbytes_at;
+}
+
+static void mark(arena *a, const block *b, bool live)
+{
+    const size_t first = b->offset / ALIGN;
+
+    if (live)
+        atomic_store_explicit(&a->nbytes_at[first], b->nbytes, memory_order_relaxed);
+    for (size_t i = 0; i < b->span / ALIGN; i++)
+        atomic_store_explicit(&a->start[first + i], live ? (uint32_t)first : 0, memory_order_release);
+}
 
 static arena *reserve(void)
 {
@@ -68,7 +103,7 @@ static arena *reserve(void)
         if (ftruncate(a->fd, (off_t)a->nbytes))
             continue;
         void *p = mmap(NULL, a->nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, a->fd, 0);
-        if (p != MAP_FAILED) {
+        if (p != MAP_FAILED && map_granules(a)) {
             a->base = p;
             return a;
         }
@@ -140,6 +175,7 @@ rcclx_status rcclx_arena_alloc(void **ptr, size_t nbytes)
         b->next = *at;
         *at = b;
         a->held += nbytes;
+        mark(a, b, true);
     }
     pthread_mutex_unlock(&a->lock);
     if (!b->offset) {
@@ -170,6 +206,7 @@ rcclx_status rcclx_arena_free(void *ptr)
             fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)b->offset, (off_t)b->span);
             *at = b->next;
             a->held -= b->nbytes;
+            mark(a, b, false);
         }
         pthread_mutex_unlock(&a->lock);
     }
@@ -186,14 +223,11 @@ rcclx_mem_place rcclx_arena_find(const void *ptr, size_t nbytes, uint64_t *offse
 
     if (!a || !a->base || at >= a->nbytes)
         return RCCLX_MEM_PLAIN;
-    rcclx_mem_place place = RCCLX_MEM_FREED;
-    pthread_mutex_lock(&a->lock);
-    for (const block *b = a->blocks; b && b->offset <= at; b = b->next)
-        if (at - b->offset <= b->nbytes && nbytes <= b->nbytes - (at - b->offset))
-            place = RCCLX_MEM_ARENA;
-    pthread_mutex_unlock(&a->lock);
     *offset = at;
-    return place;
+    const uint32_t first = atomic_load_explicit(&a->start[at / ALIGN], memory_order_acquire);
+    const size_t inside = at - (size_t)first * ALIGN;
+    const size_t whole = first ? atomic_load_explicit(&a->nbytes_at[first], memory_order_relaxed) : 0;
+    return inside <= whole && nbytes <= whole - inside && first ? RCCLX_MEM_ARENA : RCCLX_MEM_FREED;
 }
 
 size_t rcclx_arena_held(void)
