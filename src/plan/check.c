@@ -114,7 +114,7 @@ static bool right_output(const check_actor *a)
 {
     const bool sums = rcclx_kind_reduces(a->op->shape.kind);
 
-    for (int b = 0; b < rcclx_team_blocks(a->plan, a->rank, RCCLX_OUT); b++)
+    for (int b = 0; b < rcclx_ranks_blocks(a->plan, a->rank, RCCLX_OUT); b++)
         for (int i = 0; i < a->op->npieces; i++) {
             const check_value *v = &a->w->values[check_user_atom(a->op, a->rank, RCCLX_OUT, b, i)->value];
             if (v == a->w->values)
@@ -265,7 +265,7 @@ static bool open_plans(check_world *w, int index)
         op->plans = last->plans;
         return true;
     }
-    const rcclx_status s = rcclx_team_build(op->algo, &op->shape, &op->plans);
+    const rcclx_status s = rcclx_ranks_build(op->algo, &op->shape, &op->plans);
     if (s != RCCLX_OK) {
         w->status = s;
         snprintf(w->why, w->nwhy, "%s %s: no plan for %d ranks: %s", op->algo->name, rcclx_kind_word(op->shape.kind),
@@ -287,7 +287,7 @@ static bool open_op(check_world *w, int index, uint64_t in_place, int npieces)
     op->npieces = op->plans[0].pieced ? npieces : 1;
     op->nslots = op->plans[0].nslots;
     for (int r = 0; r < w->n; r++) {
-        const int in = rcclx_team_blocks(&op->plans[r], r, RCCLX_IN), out = rcclx_team_blocks(&op->plans[r], r, RCCLX_OUT);
+        const int in = rcclx_ranks_blocks(&op->plans[r], r, RCCLX_IN), out = rcclx_ranks_blocks(&op->plans[r], r, RCCLX_OUT);
         op->nin = in > op->nin ? in : op->nin;
         op->nout = out > op->nout ? out : op->nout;
     }
@@ -325,7 +325,7 @@ static bool open_ranks(check_world *w)
 static void close_op(check_op *op, int n)
 {
     if (op->owns_plans)
-        rcclx_team_free(op->plans, n);
+        rcclx_ranks_free(op->plans, n);
     rcclx_mem_free(op->user);
     rcclx_mem_free(op->slots);
     rcclx_mem_free(op->ll);

@@ -76,7 +76,7 @@ static int alias(const check_op *op, int rank, int block)
     case RCCLX_SCATTER:        in = rank; break;
     default:                   in = block;
     }
-    return in < rcclx_team_blocks(p, rank, RCCLX_IN) ? in : -1;
+    return in < rcclx_ranks_blocks(p, rank, RCCLX_IN) ? in : -1;
 }
 
 check_atom *check_user_atom(const check_op *op, int rank, rcclx_buf buf, int block, int piece)
@@ -108,7 +108,7 @@ bool check_begin_memory(const check_actor *a)
 {
     for (int out = 0; out < 2; out++) {
         const rcclx_buf buf = out ? RCCLX_OUT : RCCLX_IN;
-        for (int b = 0; b < rcclx_team_blocks(a->plan, a->rank, buf); b++)
+        for (int b = 0; b < rcclx_ranks_blocks(a->plan, a->rank, buf); b++)
             for (int i = 0; i < a->op->npieces; i++) {
                 check_atom *atom = check_user_atom(a->op, a->rank, buf, b, i);
                 if (!atom->value && !settle(a, atom, out ? -1 : b, i))
@@ -134,7 +134,7 @@ bool check_end_memory(const check_actor *a, const check_tick *end)
 {
     for (int out = 0; out < 2; out++) {
         const rcclx_buf buf = out ? RCCLX_OUT : RCCLX_IN;
-        for (int b = 0; b < rcclx_team_blocks(a->plan, a->rank, buf); b++)
+        for (int b = 0; b < rcclx_ranks_blocks(a->plan, a->rank, buf); b++)
             for (int i = 0; i < a->op->npieces; i++)
                 if (!taken_back(a, end, check_user_atom(a->op, a->rank, buf, b, i), buf, b))
                     return false;
@@ -178,7 +178,7 @@ static bool enter_region(const check_actor *a, size_t region, int owner)
 static check_atom *scratch_atom(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block)
 {
     const check_op *op = a->op;
-    const bool ll = rcclx_team_is_slot(st, ref);
+    const bool ll = rcclx_ranks_is_slot(st, ref);
     const size_t rank = ref->rank, lane = (size_t)a->l;
     const size_t region = ll ? (size_t)(a->w->n * CHECK_LANES) + rank * CHECK_RING + (size_t)(a->index % CHECK_RING)
                              : rank * CHECK_LANES + lane;
@@ -203,7 +203,7 @@ static check_atom *operand(const check_actor *a, const rcclx_step *st, const rcc
     }
     if (ref->buf == RCCLX_SCRATCH)
         return scratch_atom(a, st, ref, block);
-    if (block >= rcclx_team_blocks(a->plan, ref->rank, (rcclx_buf)ref->buf)) {
+    if (block >= rcclx_ranks_blocks(a->plan, ref->rank, (rcclx_buf)ref->buf)) {
         check_fail(a, "%s of rank %d has no block %d", buf_names[ref->buf], ref->rank, block);
         return NULL;
     }

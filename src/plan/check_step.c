@@ -12,7 +12,7 @@ bool check_fills_slot(const rcclx_plan *p)
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const rcclx_step *st = &p->steps[i];
         for (int k = 0; k < st->ndst; k++)
-            if (rcclx_team_is_slot(st, &p->refs[st->first + st->nsrc + (uint32_t)k]))
+            if (rcclx_ranks_is_slot(st, &p->refs[st->first + st->nsrc + (uint32_t)k]))
                 return true;
     }
     return false;
@@ -76,7 +76,7 @@ static check_result await_slots(const check_actor *a, const rcclx_step *st)
 {
     for (; a->lane->next < st->nsrc; a->lane->next++) {
         const rcclx_ref *ref = &a->plan->refs[st->first + (uint32_t)a->lane->next];
-        if (!rcclx_team_is_slot(st, ref) || ref->rank == a->rank || ref->rank >= a->w->n)
+        if (!rcclx_ranks_is_slot(st, ref) || ref->rank == a->rank || ref->rank >= a->w->n)
             continue;
         const check_result r = await(a, ref->rank, check_mark(a->index, 0, 0), 0, 0);
         if (r != CHECK_MOVED)
@@ -163,7 +163,7 @@ static bool stays(const check_actor *a, const rcclx_step *st, int i)
     const rcclx_ref *src = &a->plan->refs[st->first], *dst = src + 1;
 
     return st->op == RCCLX_STEP_COPY && st->ndst == 1 && src->buf == RCCLX_IN && dst->buf == RCCLX_OUT &&
-           dst->rank == src->rank && dst->block + i < rcclx_team_blocks(a->plan, dst->rank, RCCLX_OUT) &&
+           dst->rank == src->rank && dst->block + i < rcclx_ranks_blocks(a->plan, dst->rank, RCCLX_OUT) &&
            check_user_atom(a->op, src->rank, RCCLX_IN, src->block + i, a->lane->piece) ==
                check_user_atom(a->op, dst->rank, RCCLX_OUT, dst->block + i, a->lane->piece);
 }
@@ -232,7 +232,7 @@ check_result check_step(const check_actor *a, const rcclx_step *st)
     const check_result r = await_slots(a, st);
     if (r != CHECK_MOVED)
         return r;
-    if (st->ndst && rcclx_team_is_slot(st, &a->plan->refs[st->first + st->nsrc]))
+    if (st->ndst && rcclx_ranks_is_slot(st, &a->plan->refs[st->first + st->nsrc]))
         return fill_slot(a, st);
     return moved(move_blocks(a, st));
 }

@@ -4,7 +4,7 @@
 /* Private to the checker: the world in which plans are run on paper. check.c
  * tells the story. */
 #include "plan/plan.h"
-#include "plan/team.h"
+#include "plan/ranks.h"
 
 enum {
     CHECK_LANES = 2,  /* piece i runs on lane i % 2 */

@@ -14,7 +14,7 @@
 #include "plan/plan.h"
 
 #include "base/mem.h"
-#include "plan/team.h"
+#include "plan/ranks.h"
 
 #include <math.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static double piece_bytes(const walk *w, const rcclx_plan *p, const rcclx_step *
             block = refs[k].block + i;
             break;
         }
-    return (double)rcclx_team_block_bytes(p, w->nbytes, block) / w->npieces;
+    return (double)rcclx_ranks_block_bytes(p, w->nbytes, block) / w->npieces;
 }
 
 static double step_ns(const walk *w, const rcclx_plan *p, const rcclx_step *st)
@@ -110,7 +110,7 @@ static double ready_at(const walk *w, const rcclx_plan *p, const rcclx_step *st,
     }
     for (int k = 0; st->op != RCCLX_STEP_SIGNAL && k < st->nsrc; k++) {
         const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
-        if (!rcclx_team_is_slot(st, ref) || ref->rank == me)
+        if (!rcclx_ranks_is_slot(st, ref) || ref->rank == me)
             continue;
         if (w->slot[ref->rank] < 0)
             return -1;
@@ -153,7 +153,7 @@ static bool run(walk *w, int me)
             w->now[me] = fmax(w->now[me], *core) + ns;
             *core = w->now[me];
             w->busy[me % m->ncores] += ns;
-            if (rcclx_team_is_slot(st, &p->refs[st->first + st->nsrc]))
+            if (rcclx_ranks_is_slot(st, &p->refs[st->first + st->nsrc]))
                 w->slot[me] = w->now[me] + m->signal_ns;
         }
     }
@@ -217,7 +217,7 @@ static size_t footprint(const rcclx_plan *p, size_t nbytes)
     size_t most = 0;
 
     for (int r = 0; r < p->shape.nranks; r++) {
-        const int nblk = rcclx_team_blocks(p, r, RCCLX_IN) + rcclx_team_blocks(p, r, RCCLX_OUT);
+        const int nblk = rcclx_ranks_blocks(p, r, RCCLX_IN) + rcclx_ranks_blocks(p, r, RCCLX_OUT);
         const size_t mine = p->cut == RCCLX_CUT_SPLIT ? nbytes * (size_t)nblk / p->nblocks : nbytes * (size_t)nblk;
         most = mine > most ? mine : most;
     }
@@ -227,7 +227,7 @@ static size_t footprint(const rcclx_plan *p, size_t nbytes)
 static int count_pieces(const rcclx_plan *p, size_t nbytes, size_t slot_bytes)
 {
     const size_t slot = p->nslots ? slot_bytes / p->nslots : slot_bytes;
-    const size_t block = rcclx_team_block_bytes(p, nbytes, 0);
+    const size_t block = rcclx_ranks_block_bytes(p, nbytes, 0);
     const size_t n = p->pieced && slot ? (block + slot - 1) / slot : 1;
 
     return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n;
@@ -265,7 +265,7 @@ double rcclx_plan_price(const rcclx_algo *a, const rcclx_shape *s, size_t nbytes
 {
     rcclx_plan *plans;
 
-    if (m->ncores < 1 || rcclx_team_build(a, s, &plans) != RCCLX_OK)
+    if (m->ncores < 1 || rcclx_ranks_build(a, s, &plans) != RCCLX_OK)
         return HUGE_VAL;
     walk w = {
         .m = m, .plans = plans, .n = s->nranks, .nbytes = nbytes,
@@ -276,6 +276,6 @@ double rcclx_plan_price(const rcclx_algo *a, const rcclx_shape *s, size_t nbytes
     };
     const double ns = open_walk(&w) ? m->call_ns + price(&w) : HUGE_VAL;
     close_walk(&w);
-    rcclx_team_free(plans, s->nranks);
+    rcclx_ranks_free(plans, s->nranks);
     return ns;
 }

@@ -9,7 +9,7 @@
 #include "plan/plan.h"
 
 #include "base/json.h"
-#include "plan/team.h"
+#include "plan/ranks.h"
 
 #include <string.h>
 
@@ -33,7 +33,7 @@ static int first_block(const rcclx_plan *p, const rcclx_step *st)
 {
     for (int k = 0; k < st->nsrc + st->ndst; k++) {
         const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
-        if (ref->buf != RCCLX_SCRATCH || rcclx_team_is_slot(st, ref))
+        if (ref->buf != RCCLX_SCRATCH || rcclx_ranks_is_slot(st, ref))
             return ref->block;
     }
     return 0;
@@ -60,7 +60,7 @@ static bool moves(const rcclx_step *st)
 
 static int print_ref(FILE *out, const rcclx_step *st, const rcclx_ref *ref)
 {
-    const char *buf = rcclx_team_is_slot(st, ref) ? "ll" : buf_words[ref->buf];
+    const char *buf = rcclx_ranks_is_slot(st, ref) ? "ll" : buf_words[ref->buf];
 
     if (st->nblk > 1)
         return fprintf(out, "%s@%d[%d..%d]%s ", buf, ref->rank, ref->block, ref->block + st->nblk - 1, ref->raw ? "*" : "");

@@ -12,7 +12,7 @@
 #include "plan/plan.h"
 
 #include "base/mem.h"
-#include "plan/team.h"
+#include "plan/ranks.h"
 
 #include <limits.h>
 
@@ -90,7 +90,7 @@ static bool can_go(const drawing *d, int rank, const rcclx_step *st, int *after)
     }
     for (int k = 0; k < st->nsrc; k++) {
         const rcclx_ref *ref = &d->plans[rank].refs[st->first + (uint32_t)k];
-        if (!rcclx_team_is_slot(st, ref) || ref->rank == rank)
+        if (!rcclx_ranks_is_slot(st, ref) || ref->rank == rank)
             continue;
         const int row = filled_row(d, ref->rank, ref, INT_MAX);
         if (row < 0)
@@ -350,13 +350,13 @@ rcclx_status rcclx_plan_svg(FILE *out, const rcclx_algo *a, const rcclx_shape *s
     rcclx_plan *plans;
     rcclx_status status = RCCLX_NOMEM;
 
-    RCCLX_TRY(rcclx_team_build(a, s, &plans));
+    RCCLX_TRY(rcclx_ranks_build(a, s, &plans));
     drawing d = { .plans = plans, .n = s->nranks, .out = out };
     if (open_drawing(&d))
         status = place_all(&d) ? RCCLX_OK : RCCLX_INTERNAL;
     if (status == RCCLX_OK)
         draw(&d, a, s);
     close_drawing(&d);
-    rcclx_team_free(plans, s->nranks);
+    rcclx_ranks_free(plans, s->nranks);
     return status;
 }

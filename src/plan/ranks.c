@@ -1,8 +1,8 @@
-#include "plan/team.h"
+#include "plan/ranks.h"
 
 #include "base/mem.h"
 
-rcclx_status rcclx_team_build(const rcclx_algo *a, const rcclx_shape *s, rcclx_plan **plans)
+rcclx_status rcclx_ranks_build(const rcclx_algo *a, const rcclx_shape *s, rcclx_plan **plans)
 {
     rcclx_status status = RCCLX_OK;
     rcclx_plan *all = rcclx_mem_alloc((size_t)s->nranks * sizeof(*all));
@@ -17,21 +17,21 @@ rcclx_status rcclx_team_build(const rcclx_algo *a, const rcclx_shape *s, rcclx_p
         status = all[r].status;
     }
     if (status != RCCLX_OK) {
-        rcclx_team_free(all, s->nranks);
+        rcclx_ranks_free(all, s->nranks);
         return status;
     }
     *plans = all;
     return RCCLX_OK;
 }
 
-void rcclx_team_free(rcclx_plan *plans, int nranks)
+void rcclx_ranks_free(rcclx_plan *plans, int nranks)
 {
     for (int r = 0; plans && r < nranks; r++)
         rcclx_plan_fini(&plans[r]);
     rcclx_mem_free(plans);
 }
 
-int rcclx_team_blocks(const rcclx_plan *p, int rank, rcclx_buf buf)
+int rcclx_ranks_blocks(const rcclx_plan *p, int rank, rcclx_buf buf)
 {
     const int n = p->shape.nranks;
     const bool root = rank == p->shape.root, in = buf == RCCLX_IN;
@@ -50,7 +50,7 @@ int rcclx_team_blocks(const rcclx_plan *p, int rank, rcclx_buf buf)
     }
 }
 
-size_t rcclx_team_block_bytes(const rcclx_plan *p, size_t nbytes, int b)
+size_t rcclx_ranks_block_bytes(const rcclx_plan *p, size_t nbytes, int b)
 {
     size_t begin, length;
 
@@ -60,7 +60,7 @@ size_t rcclx_team_block_bytes(const rcclx_plan *p, size_t nbytes, int b)
     return length;
 }
 
-bool rcclx_team_is_slot(const rcclx_step *st, const rcclx_ref *ref)
+bool rcclx_ranks_is_slot(const rcclx_step *st, const rcclx_ref *ref)
 {
     return ref->buf == RCCLX_SCRATCH && st->proto != RCCLX_PROTO_SIMPLE;
 }
