@@ -115,6 +115,7 @@ wait $launcher 2>/dev/null
 is "nothing is left of a killed launcher either" none_left "$folder/lost" 4
 
 is "no such program" ends 127 -n 2 ./no-such-program
+is "is named" says err "^rcclx run: ./no-such-program: No such file"
 is "no program" ends 2 -n 2
 is "no ranks" ends 2 -n 0 true
 is "a bad number" ends 2 -n two true
