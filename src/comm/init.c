@@ -138,6 +138,8 @@ static void agree(rcclx_comm *c)
     t->crowded = ncores && t->nranks > ncores;
     t->ordered = a->ordered;
     t->slot_max = a->slot_max < RCCLX_SLOT_BYTES ? a->slot_max : RCCLX_SLOT_BYTES;
+    /* one exchange wins up to here wherever the buffers are; where ranks share cores, an exchange costs most */
+    t->quick = t->crowded || t->slot_max < 512 ? t->slot_max : 512;
     t->chunk = a->chunk >= 64u * RCCLX_MAX_RANKS ? a->chunk : 64u * RCCLX_MAX_RANKS;
     memcpy(t->algo, a->algo, sizeof(t->algo));
     rcclx_machine_default(&t->machine, t->nranks);

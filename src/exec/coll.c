@@ -26,7 +26,6 @@
 #include <sys/mman.h>
 
 enum { NEW, CREDIT, PUBLISH, OPEN, RUN };
-enum { QUICK_BYTES = 512 }; /* up to here one exchange always wins, wherever the buffers are */
 
 static uint32_t signature(const rcclx_op *op)
 {
@@ -466,7 +465,7 @@ static rcclx_status advance(rcclx_runner *run)
         if (!has_credit(run))
             return RCCLX_AGAIN;
         run->with_data = op->kind != RCCLX_ALL_TO_ALLV && slot_bytes(op, t->nranks) <= t->slot_max;
-        if (run->with_data && !t->algo[0] && slot_bytes(op, t->nranks) <= QUICK_BYTES) {
+        if (run->with_data && !t->algo[0] && slot_bytes(op, t->nranks) <= t->quick) {
             const rcclx_plan *plan = rcclx_pick_slot(run->pick, op->kind, op->root);
             if (!plan)
                 return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");

@@ -31,7 +31,8 @@ typedef struct rcclx_team {
     rcclx_machine machine;
     char          algo[256];                /* the forced algorithms, agreed */
     bool          ordered;
-    size_t        slot_max, chunk;          /* agreed bounds: message through a slot; bytes a round of staging */
+    size_t        slot_max, quick, chunk;   /* agreed bounds: message that fits a slot; that goes through it whatever
+                                               the buffers are; bytes a round of staging */
     double        timeout, warn_after;      /* seconds; 0: never */
     int64_t       spin_ns;
     int           device;                   /* shown in the log */
