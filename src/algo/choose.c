@@ -22,7 +22,9 @@ static const unsigned only_writes = KIND(RCCLX_GATHER);
 static const char *why_not(const rcclx_algo *a, const rcclx_shape *s, unsigned facts, bool small)
 {
     const unsigned kind = KIND(s->kind), flags = a->flags;
-    const bool moves = s->nranks > 1;
+    const bool alone = s->nranks == 1;
+    const bool reads = !alone && flags & RCCLX_NEEDS_READ && !(kind & only_writes);
+    const bool writes = !alone && flags & RCCLX_NEEDS_WRITE && !(kind & only_reads);
 
     if (!(a->kinds & kind))
         return "does not do this collective";
@@ -30,9 +32,9 @@ static const char *why_not(const rcclx_algo *a, const rcclx_shape *s, unsigned f
         return "not for this number of ranks";
     if (flags & RCCLX_NEEDS_SMALL && !small)
         return "the message does not fit a slot";
-    if (moves && flags & RCCLX_NEEDS_READ && !(kind & only_writes) && !(facts & (RCCLX_FACT_IN_MAPPED | RCCLX_FACT_CMA)))
+    if (reads && !(facts & (RCCLX_FACT_IN_MAPPED | RCCLX_FACT_CMA)))
         return "peers' input cannot be read in place";
-    if (moves && flags & RCCLX_NEEDS_WRITE && !(kind & only_reads) && !(facts & (RCCLX_FACT_OUT_MAPPED | RCCLX_FACT_CMA)))
+    if (writes && !(facts & (RCCLX_FACT_OUT_MAPPED | RCCLX_FACT_CMA)))
         return "peers' output cannot be written in place";
     if (flags & RCCLX_NEEDS_APART && kind & (KIND(RCCLX_ALL_TO_ALL) | KIND(RCCLX_ALL_TO_ALLV)) &&
         !(facts & RCCLX_FACT_APART))

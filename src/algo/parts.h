@@ -8,7 +8,8 @@
  * that nobody still uses the slots for the previous operation. */
 
 /* A copy step in protocol SIMPLE with its first source and destination. */
-void rcclx_part_copy(rcclx_plan *p, rcclx_buf from, int from_rank, int from_block, rcclx_buf to, int to_block, int nblk);
+void rcclx_part_copy(rcclx_plan *p, rcclx_buf from, int from_rank, int from_block, rcclx_buf to, int to_block,
+                     int nblk);
 
 /* The whole plan of a communicator of one rank: IN to OUT. */
 void rcclx_part_alone(rcclx_plan *p);

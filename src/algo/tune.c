@@ -186,8 +186,8 @@ static void load(void)
     } else {
         const size_t n = fread(text, 1, FILE_MAX, f);
         if (rcclx_tune_parse(&table, text, n, &bad_line) != RCCLX_OK)
-            RCCLX_WARN_LOG("RCCLX_TUNE_FILE %s line %d is not \"kind nranks min_bytes max_bytes algo\"; the file is not used",
-                           path, bad_line);
+            RCCLX_WARN_LOG("RCCLX_TUNE_FILE %s line %d is not \"kind nranks min_bytes max_bytes algo\"; "
+                           "the file is not used", path, bad_line);
     }
     rcclx_mem_free(text);
     if (f)

@@ -24,7 +24,7 @@
 
 enum { REPEATS = 3 }; /* one more than LL slots in the ring */
 
-bool check_nomem(check_world *w)
+bool rcclx_check_nomem(check_world *w)
 {
     if (w->status == RCCLX_OK) {
         w->status = RCCLX_NOMEM;
@@ -33,7 +33,7 @@ bool check_nomem(check_world *w)
     return false;
 }
 
-bool check_fail(const check_actor *a, const char *format, ...)
+bool rcclx_check_fail(const check_actor *a, const char *format, ...)
 {
     static const char *const words[] = { "copy", "reduce", "signal", "wait" };
     check_world *w = a->w;
@@ -72,13 +72,15 @@ static bool right_sum(const check_actor *a, const check_value *v, int block)
     const int want = a->op->shape.kind == RCCLX_REDUCE_SCATTER ? a->rank : block;
 
     if (v->leaf || v->block != want)
-        return check_fail(a, "OUT block %d holds %s block %d", block, v->leaf ? "an untouched" : "the sum of", v->block);
+        return rcclx_check_fail(a, "OUT block %d holds %s block %d", block, v->leaf ? "an untouched" : "the sum of",
+                                v->block);
     if (v->ranks != all)
-        return check_fail(a, "OUT block %d lacks the contribution of rank %d", block, __builtin_ctzll(all & ~v->ranks));
+        return rcclx_check_fail(a, "OUT block %d lacks the contribution of rank %d", block,
+                                __builtin_ctzll(all & ~v->ranks));
     if (!v->final)
-        return check_fail(a, "OUT block %d was never final", block);
+        return rcclx_check_fail(a, "OUT block %d was never final", block);
     if (a->op->algo->flags & RCCLX_HAS_ORDER && !v->ordered)
-        return check_fail(a, "OUT block %d was not summed in rank order at once, as promised", block);
+        return rcclx_check_fail(a, "OUT block %d was not summed in rank order at once, as promised", block);
     return true;
 }
 
@@ -94,8 +96,8 @@ static bool right_copy(const check_actor *a, const check_value *v, int block)
     default:              want = a->rank; /* all-to-all */
     }
     return (v->leaf && v->ranks == 1ull << from && v->block == want) ||
-           check_fail(a, "OUT block %d should be block %d of rank %d, and is block %d of rank %d", block, want, from,
-                      v->block, __builtin_ctzll(v->ranks));
+           rcclx_check_fail(a, "OUT block %d should be block %d of rank %d, and is block %d of rank %d", block, want,
+                            from, v->block, __builtin_ctzll(v->ranks));
 }
 
 /* All ranks of an all-reduce hold the same bits: they summed in the same way. */
@@ -107,7 +109,7 @@ static bool same_bits(const check_actor *a, const check_value *v, int block, int
         return true;
     if (!*tree)
         *tree = v->tree;
-    return *tree == v->tree || check_fail(a, "OUT block %d was summed in another way than on other ranks", block);
+    return *tree == v->tree || rcclx_check_fail(a, "OUT block %d was summed in another way than on other ranks", block);
 }
 
 static bool right_output(const check_actor *a)
@@ -116,11 +118,11 @@ static bool right_output(const check_actor *a)
 
     for (int b = 0; b < rcclx_ranks_blocks(a->plan, a->rank, RCCLX_OUT); b++)
         for (int i = 0; i < a->op->npieces; i++) {
-            const check_value *v = &a->w->values[check_user_atom(a->op, a->rank, RCCLX_OUT, b, i)->value];
+            const check_value *v = &a->w->values[rcclx_check_user_atom(a->op, a->rank, RCCLX_OUT, b, i)->value];
             if (v == a->w->values)
-                return check_fail(a, "OUT block %d, piece %d was not written", b, i);
+                return rcclx_check_fail(a, "OUT block %d, piece %d was not written", b, i);
             if (v->piece != i)
-                return check_fail(a, "OUT block %d, piece %d holds piece %d", b, i, v->piece);
+                return rcclx_check_fail(a, "OUT block %d, piece %d holds piece %d", b, i, v->piece);
             if (!(sums ? right_sum : right_copy)(a, v, b) || !same_bits(a, v, b, i))
                 return false;
         }
@@ -135,21 +137,21 @@ static bool begin(check_world *w, int rank)
     check_rank *r = &w->ranks[rank];
     const check_actor a = actor(w, rank, 0);
 
-    check_join(w, r->lane[0].clock, r->lane[1].clock);
-    check_join(w, r->lane[1].clock, r->lane[0].clock);
+    rcclx_check_join(w, r->lane[0].clock, r->lane[1].clock);
+    rcclx_check_join(w, r->lane[1].clock, r->lane[0].clock);
     r->begun = true;
-    r->header = !check_fills_slot(a.plan);
+    r->header = !rcclx_check_fills_slot(a.plan);
     for (int l = 0; l < CHECK_LANES; l++) {
         r->lane[l].piece = l;
         r->lane[l].pc = 0;
         r->lane[l].next = 0;
     }
-    if (!check_begin_memory(&a))
+    if (!rcclx_check_begin_memory(&a))
         return false;
     for (int l = 0; r->header && l < CHECK_LANES; l++)
-        if (!check_publish(&a, check_mark(r->op, 0, 0), l))
+        if (!rcclx_check_publish(&a, rcclx_check_mark(r->op, 0, 0), l))
             return false;
-    return check_tick_on(&a, 0) && check_tick_on(&a, 1);
+    return rcclx_check_tick_on(&a, 0) && rcclx_check_tick_on(&a, 1);
 }
 
 static bool end(check_world *w, int rank)
@@ -158,13 +160,13 @@ static bool end(check_world *w, int rank)
     const check_actor a = actor(w, rank, 0);
     const size_t nclock = (size_t)w->nthreads * sizeof(check_tick);
 
-    check_join(w, r->lane[0].clock, r->lane[1].clock);
-    if (!check_end_memory(&a, r->lane[0].clock) || !right_output(&a))
+    rcclx_check_join(w, r->lane[0].clock, r->lane[1].clock);
+    if (!rcclx_check_end_memory(&a, r->lane[0].clock) || !right_output(&a))
         return false;
     memcpy(&a.op->ends[(size_t)rank * (size_t)w->nthreads], r->lane[0].clock, nclock);
     r->op++;
     r->begun = false;
-    return check_tick_on(&a, 0) && check_tick_on(&a, 1);
+    return rcclx_check_tick_on(&a, 0) && rcclx_check_tick_on(&a, 1);
 }
 
 /* Run one lane until it must wait; true when anything was done. */
@@ -176,7 +178,7 @@ static bool run_lane(check_world *w, int rank, int l)
 
     for (; lane->piece < a.op->npieces; lane->piece += CHECK_LANES, lane->pc = 0)
         for (; lane->pc < a.plan->nsteps; lane->pc++, any = true)
-            if (check_step(&a, &a.plan->steps[lane->pc]) != CHECK_MOVED)
+            if (rcclx_check_step(&a, &a.plan->steps[lane->pc]) != CHECK_MOVED)
                 return any;
     return any;
 }
@@ -219,7 +221,7 @@ static void tell_deadlock(check_world *w)
     else
         snprintf(more, sizeof(more), "which is in operation %d, step %u, and waits for rank %d", o->op, o->lane[a.l].pc,
                  o->lane[a.l].waits_for);
-    check_fail(&a, "waits for ever for rank %d, %s", other, more);
+    rcclx_check_fail(&a, "waits for ever for rank %d, %s", other, more);
 }
 
 static void run(check_world *w)
@@ -287,7 +289,8 @@ static bool open_op(check_world *w, int index, uint64_t in_place, int npieces)
     op->npieces = op->plans[0].pieced ? npieces : 1;
     op->nslots = op->plans[0].nslots;
     for (int r = 0; r < w->n; r++) {
-        const int in = rcclx_ranks_blocks(&op->plans[r], r, RCCLX_IN), out = rcclx_ranks_blocks(&op->plans[r], r, RCCLX_OUT);
+        const int in = rcclx_ranks_blocks(&op->plans[r], r, RCCLX_IN);
+        const int out = rcclx_ranks_blocks(&op->plans[r], r, RCCLX_OUT);
         op->nin = in > op->nin ? in : op->nin;
         op->nout = out > op->nout ? out : op->nout;
     }
@@ -297,7 +300,7 @@ static bool open_op(check_world *w, int index, uint64_t in_place, int npieces)
     op->ll = rcclx_mem_alloc(n * (size_t)op->nin * sizeof(check_atom));
     op->trees = rcclx_mem_alloc((size_t)op->nout * np * sizeof(uint64_t));
     op->ends = rcclx_mem_alloc(n * (size_t)w->nthreads * sizeof(check_tick));
-    return (op->user && op->slots && op->ll && op->trees && op->ends) || check_nomem(w);
+    return (op->user && op->slots && op->ll && op->trees && op->ends) || rcclx_check_nomem(w);
 }
 
 static bool open_ranks(check_world *w)
@@ -311,12 +314,12 @@ static bool open_ranks(check_world *w)
     w->touches = rcclx_mem_alloc(nregions * nops * sizeof(*w->touches));
     w->cleared = rcclx_mem_alloc(nregions * n * sizeof(*w->cleared));
     if (!w->ranks || !w->values || !w->touched || !w->touches || !w->cleared)
-        return check_nomem(w);
+        return rcclx_check_nomem(w);
     for (int t = 0; t < w->nthreads; t++) {
         check_lane *lane = &w->ranks[t / CHECK_LANES].lane[t % CHECK_LANES];
         lane->clock = rcclx_mem_alloc((size_t)w->nthreads * sizeof(check_tick));
         if (!lane->clock)
-            return check_nomem(w);
+            return rcclx_check_nomem(w);
         lane->clock[t] = 1;
     }
     return true;
@@ -358,7 +361,7 @@ static rcclx_status prove(check_world *w, const rcclx_algo *const *algos, const 
     bool ok = open_ranks(w);
 
     w->ops = rcclx_mem_alloc((size_t)w->nops * sizeof(*w->ops));
-    ok = ok && (w->ops || check_nomem(w));
+    ok = ok && (w->ops || rcclx_check_nomem(w));
     for (int i = 0; ok && i < w->nops; i++) {
         w->ops[i].algo = algos[repeat ? 0 : i];
         w->ops[i].shape = shapes[repeat ? 0 : i];
@@ -390,7 +393,8 @@ rcclx_status rcclx_plan_check_sequence(const rcclx_algo *const *algos, const rcc
 {
     if (!in_reach(shapes, nops, npieces, why, nwhy))
         return RCCLX_ARGUMENT;
-    check_world w = { .n = shapes->nranks, .nthreads = shapes->nranks * CHECK_LANES, .nops = nops, .why = why, .nwhy = nwhy };
+    const int n = shapes->nranks;
+    check_world w = { .n = n, .nthreads = n * CHECK_LANES, .nops = nops, .why = why, .nwhy = nwhy };
     return prove(&w, algos, shapes, false, in_place, npieces);
 }
 
@@ -399,6 +403,7 @@ rcclx_status rcclx_plan_check(const rcclx_algo *a, const rcclx_shape *s, uint64_
 {
     if (!in_reach(s, 1, npieces, why, nwhy))
         return RCCLX_ARGUMENT;
-    check_world w = { .n = s->nranks, .nthreads = s->nranks * CHECK_LANES, .nops = REPEATS, .why = why, .nwhy = nwhy };
+    const int n = s->nranks;
+    check_world w = { .n = n, .nthreads = n * CHECK_LANES, .nops = REPEATS, .why = why, .nwhy = nwhy };
     return prove(&w, &a, s, true, in_place, npieces);
 }

@@ -28,13 +28,13 @@ static bool grow(check_world *w, void **array, uint32_t n, uint32_t *cap, size_t
     const uint32_t more = *cap ? 2 * *cap : 256;
     void *bigger = rcclx_mem_realloc(*array, more * size);
     if (!bigger)
-        return check_nomem(w);
+        return rcclx_check_nomem(w);
     *array = bigger;
     *cap = more;
     return true;
 }
 
-bool check_new_value(check_world *w, const check_value *v, uint32_t *id)
+bool rcclx_check_new_value(check_world *w, const check_value *v, uint32_t *id)
 {
     void *values = w->values;
 
@@ -79,7 +79,7 @@ static int alias(const check_op *op, int rank, int block)
     return in < rcclx_ranks_blocks(p, rank, RCCLX_IN) ? in : -1;
 }
 
-check_atom *check_user_atom(const check_op *op, int rank, rcclx_buf buf, int block, int piece)
+check_atom *rcclx_check_user_atom(const check_op *op, int rank, rcclx_buf buf, int block, int piece)
 {
     int at = block;
 
@@ -97,20 +97,20 @@ static bool settle(const check_actor *a, check_atom *atom, int block, int piece)
         .ranks = bit, .tree = (bit + (uint64_t)block) * 0x9e3779b97f4a7c15u, .op = (uint16_t)a->index,
         .block = (uint16_t)block, .piece = (uint16_t)piece, .leaf = true,
     };
-    const int thread = check_thread(a->rank, 0);
+    const int thread = rcclx_check_thread(a->rank, 0);
 
     atom->writer = (uint16_t)thread;
     atom->written = a->lane->clock[thread];
-    return block < 0 || check_new_value(a->w, &leaf, &atom->value);
+    return block < 0 || rcclx_check_new_value(a->w, &leaf, &atom->value);
 }
 
-bool check_begin_memory(const check_actor *a)
+bool rcclx_check_begin_memory(const check_actor *a)
 {
     for (int out = 0; out < 2; out++) {
         const rcclx_buf buf = out ? RCCLX_OUT : RCCLX_IN;
         for (int b = 0; b < rcclx_ranks_blocks(a->plan, a->rank, buf); b++)
             for (int i = 0; i < a->op->npieces; i++) {
-                check_atom *atom = check_user_atom(a->op, a->rank, buf, b, i);
+                check_atom *atom = rcclx_check_user_atom(a->op, a->rank, buf, b, i);
                 if (!atom->value && !settle(a, atom, out ? -1 : b, i))
                     return false;
             }
@@ -121,22 +121,22 @@ bool check_begin_memory(const check_actor *a)
 static bool taken_back(const check_actor *a, const check_tick *end, const check_atom *atom, rcclx_buf buf, int block)
 {
     if (!before(end, atom->writer, atom->written))
-        return check_fail(a, "returns while rank %d may still write its %s block %d", atom->writer / CHECK_LANES,
-                          buf_names[buf], block);
+        return rcclx_check_fail(a, "returns while rank %d may still write its %s block %d", atom->writer / CHECK_LANES,
+                                buf_names[buf], block);
     for (uint32_t r = atom->readers; r; r = a->w->reads[r].next)
         if (!before(end, a->w->reads[r].thread, a->w->reads[r].tick))
-            return check_fail(a, "returns while rank %d may still read its %s block %d",
-                              a->w->reads[r].thread / CHECK_LANES, buf_names[buf], block);
+            return rcclx_check_fail(a, "returns while rank %d may still read its %s block %d",
+                                    a->w->reads[r].thread / CHECK_LANES, buf_names[buf], block);
     return true;
 }
 
-bool check_end_memory(const check_actor *a, const check_tick *end)
+bool rcclx_check_end_memory(const check_actor *a, const check_tick *end)
 {
     for (int out = 0; out < 2; out++) {
         const rcclx_buf buf = out ? RCCLX_OUT : RCCLX_IN;
         for (int b = 0; b < rcclx_ranks_blocks(a->plan, a->rank, buf); b++)
             for (int i = 0; i < a->op->npieces; i++)
-                if (!taken_back(a, end, check_user_atom(a->op, a->rank, buf, b, i), buf, b))
+                if (!taken_back(a, end, rcclx_check_user_atom(a->op, a->rank, buf, b, i), buf, b))
                     return false;
     }
     return true;
@@ -158,13 +158,14 @@ static bool enter_region(const check_actor *a, size_t region, int owner)
     if (w->cleared[region * n + me] != sight) {
         for (size_t o = 0; o < nops; o++)
             for (size_t r = 0; (int)o != a->index && w->touches[region * nops + o] && r < n; r++)
-                if (!before(a->lane->clock, (unsigned)check_thread((int)r, a->l),
+                if (!before(a->lane->clock, (unsigned)rcclx_check_thread((int)r, a->l),
                             w->touched[(region * nops + o) * n + r]))
-                    return check_fail(a, "uses scratch of rank %d while rank %zu may still use it in operation %zu", owner,
-                                      r, o);
+                    return rcclx_check_fail(a,
+                                            "uses scratch of rank %d while rank %zu may still use it in operation %zu",
+                                            owner, r, o);
         w->cleared[region * n + me] = sight;
     }
-    const check_tick now = a->lane->clock[check_thread(a->rank, a->l)];
+    const check_tick now = a->lane->clock[rcclx_check_thread(a->rank, a->l)];
     check_tick *mine = &w->touched[(region * nops + (size_t)a->index) * n + me];
     if (*mine != now) {
         *mine = now;
@@ -184,7 +185,7 @@ static check_atom *scratch_atom(const check_actor *a, const rcclx_step *st, cons
                              : rank * CHECK_LANES + lane;
 
     if (block >= (ll ? op->nin : op->nslots)) {
-        check_fail(a, "slot %d does not exist", block);
+        rcclx_check_fail(a, "slot %d does not exist", block);
         return NULL;
     }
     if (!enter_region(a, region, ref->rank))
@@ -198,63 +199,65 @@ static check_atom *operand(const check_actor *a, const rcclx_step *st, const rcc
     const int there = ref->rank < a->w->n ? a->w->ranks[ref->rank].op : -1;
 
     if (there < 0 || ref->buf > RCCLX_SCRATCH) {
-        check_fail(a, "there is no rank %d", ref->rank);
+        rcclx_check_fail(a, "there is no rank %d", ref->rank);
         return NULL;
     }
     if (ref->buf == RCCLX_SCRATCH)
         return scratch_atom(a, st, ref, block);
     if (block >= rcclx_ranks_blocks(a->plan, ref->rank, (rcclx_buf)ref->buf)) {
-        check_fail(a, "%s of rank %d has no block %d", buf_names[ref->buf], ref->rank, block);
+        rcclx_check_fail(a, "%s of rank %d has no block %d", buf_names[ref->buf], ref->rank, block);
         return NULL;
     }
     if (there < a->index || (there == a->index && !a->w->ranks[ref->rank].begun)) {
-        check_fail(a, "touches %s of rank %d, which may not have come yet", buf_names[ref->buf], ref->rank);
+        rcclx_check_fail(a, "touches %s of rank %d, which may not have come yet", buf_names[ref->buf], ref->rank);
         return NULL;
     }
     if (there > a->index) {
-        check_fail(a, "touches %s of rank %d, which may have returned", buf_names[ref->buf], ref->rank);
+        rcclx_check_fail(a, "touches %s of rank %d, which may have returned", buf_names[ref->buf], ref->rank);
         return NULL;
     }
-    return check_user_atom(a->op, ref->rank, (rcclx_buf)ref->buf, block, a->lane->piece);
+    return rcclx_check_user_atom(a->op, ref->rank, (rcclx_buf)ref->buf, block, a->lane->piece);
 }
 
 static bool after_write(const check_actor *a, const check_atom *atom, const rcclx_ref *ref, int block, const char *verb)
 {
     return before(a->lane->clock, atom->writer, atom->written) ||
-           check_fail(a, "%s %s block %d of rank %d while rank %d may be writing it", verb, buf_names[ref->buf], block,
-                      ref->rank, atom->writer / CHECK_LANES);
+           rcclx_check_fail(a, "%s %s block %d of rank %d while rank %d may be writing it", verb, buf_names[ref->buf],
+                            block, ref->rank, atom->writer / CHECK_LANES);
 }
 
 /* What the step may do to this buffer at all. */
 static bool may_read(const check_actor *a, const rcclx_ref *ref)
 {
     return ref->buf == RCCLX_SCRATCH || ref->rank == a->rank || a->op->algo->flags & RCCLX_NEEDS_READ ||
-           check_fail(a, "reads %s of rank %d, but the algorithm does not ask for that", buf_names[ref->buf], ref->rank);
+           rcclx_check_fail(a, "reads %s of rank %d, but the algorithm does not ask for that", buf_names[ref->buf],
+                            ref->rank);
 }
 
 static bool may_write(const check_actor *a, const rcclx_ref *ref)
 {
     if (ref->buf == RCCLX_IN)
-        return check_fail(a, "writes IN of rank %d", ref->rank);
+        return rcclx_check_fail(a, "writes IN of rank %d", ref->rank);
     return ref->buf == RCCLX_SCRATCH || ref->rank == a->rank || a->op->algo->flags & RCCLX_NEEDS_WRITE ||
-           check_fail(a, "writes %s of rank %d, but the algorithm does not ask for that", buf_names[ref->buf], ref->rank);
+           rcclx_check_fail(a, "writes %s of rank %d, but the algorithm does not ask for that", buf_names[ref->buf],
+                            ref->rank);
 }
 
-bool check_load(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t *value)
+bool rcclx_check_load(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t *value)
 {
     check_atom *atom = operand(a, st, ref, block);
 
     if (!atom || !may_read(a, ref) || !after_write(a, atom, ref, block, "reads"))
         return false;
     if (!atom->value)
-        return check_fail(a, "reads %s block %d of rank %d, which holds nothing of this operation", buf_names[ref->buf],
-                          block, ref->rank);
+        return rcclx_check_fail(a, "reads %s block %d of rank %d, which holds nothing of this operation",
+                                buf_names[ref->buf], block, ref->rank);
     *value = atom->value;
-    const int thread = check_thread(a->rank, a->l);
+    const int thread = rcclx_check_thread(a->rank, a->l);
     return add_reader(a->w, atom, (uint16_t)thread, a->lane->clock[thread]);
 }
 
-bool check_store(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t value)
+bool rcclx_check_store(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t value)
 {
     check_atom *atom = operand(a, st, ref, block);
 
@@ -262,9 +265,9 @@ bool check_store(const check_actor *a, const rcclx_step *st, const rcclx_ref *re
         return false;
     for (uint32_t r = atom->readers; r; r = a->w->reads[r].next)
         if (!before(a->lane->clock, a->w->reads[r].thread, a->w->reads[r].tick))
-            return check_fail(a, "writes %s block %d of rank %d while rank %d may be reading it", buf_names[ref->buf],
-                              block, ref->rank, a->w->reads[r].thread / CHECK_LANES);
-    const int thread = check_thread(a->rank, a->l);
+            return rcclx_check_fail(a, "writes %s block %d of rank %d while rank %d may be reading it",
+                                    buf_names[ref->buf], block, ref->rank, a->w->reads[r].thread / CHECK_LANES);
+    const int thread = rcclx_check_thread(a->rank, a->l);
     *atom = (check_atom){ .value = value, .writer = (uint16_t)thread, .written = a->lane->clock[thread] };
     return true;
 }

@@ -7,7 +7,7 @@ static check_result moved(bool ok)
     return ok ? CHECK_MOVED : CHECK_FAULT;
 }
 
-bool check_fills_slot(const rcclx_plan *p)
+bool rcclx_check_fills_slot(const rcclx_plan *p)
 {
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const rcclx_step *st = &p->steps[i];
@@ -24,27 +24,27 @@ bool check_fills_slot(const rcclx_plan *p)
 static check_result await(const check_actor *a, int rank, uint64_t mark, int phase, int lane)
 {
     uint64_t at = 0;
-    const check_tick *clock = check_reached(a->w, rank, lane, mark, &at);
+    const check_tick *clock = rcclx_check_reached(a->w, rank, lane, mark, &at);
 
     if (!clock) {
         a->lane->waits_for = rank;
         return CHECK_BLOCKED;
     }
     if (at >> 32 != (uint64_t)a->index) {
-        check_fail(a, "waits for phase %d of rank %d, which never signals it", phase, rank);
+        rcclx_check_fail(a, "waits for phase %d of rank %d, which never signals it", phase, rank);
         return CHECK_FAULT;
     }
-    check_join(a->w, a->lane->clock, clock);
+    rcclx_check_join(a->w, a->lane->clock, clock);
     return CHECK_MOVED;
 }
 
 static check_result wait_step(const check_actor *a, const rcclx_step *st)
 {
     const int piece = a->lane->piece - (st->lag ? CHECK_LANES : 0);
-    const uint64_t mark = st->phase ? check_mark(a->index, piece, st->phase) : check_mark(a->index, 0, 0);
+    const uint64_t mark = st->phase ? rcclx_check_mark(a->index, piece, st->phase) : rcclx_check_mark(a->index, 0, 0);
 
     if (st->peer != RCCLX_ALL && (st->peer >= a->w->n || st->peer == a->rank))
-        return moved(check_fail(a, "waits for rank %d", st->peer));
+        return moved(rcclx_check_fail(a, "waits for rank %d", st->peer));
     if (st->phase && piece < 0)
         return CHECK_MOVED;
     if (st->peer != RCCLX_ALL)
@@ -63,10 +63,10 @@ static check_result wait_step(const check_actor *a, const rcclx_step *st)
 static check_result signal_step(const check_actor *a, const rcclx_step *st)
 {
     if (!st->phase || st->phase > a->plan->nphases)
-        return moved(check_fail(a, "signals phase %d of %d", st->phase, a->plan->nphases));
-    if (!check_publish(a, check_mark(a->index, a->lane->piece, st->phase), a->l))
+        return moved(rcclx_check_fail(a, "signals phase %d of %d", st->phase, a->plan->nphases));
+    if (!rcclx_check_publish(a, rcclx_check_mark(a->index, a->lane->piece, st->phase), a->l))
         return CHECK_FAULT;
-    return moved(check_tick_on(a, a->l));
+    return moved(rcclx_check_tick_on(a, a->l));
 }
 
 /* --- moving -------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ static check_result await_slots(const check_actor *a, const rcclx_step *st)
         const rcclx_ref *ref = &a->plan->refs[st->first + (uint32_t)a->lane->next];
         if (!rcclx_ranks_is_slot(st, ref) || ref->rank == a->rank || ref->rank >= a->w->n)
             continue;
-        const check_result r = await(a, ref->rank, check_mark(a->index, 0, 0), 0, 0);
+        const check_result r = await(a, ref->rank, rcclx_check_mark(a->index, 0, 0), 0, 0);
         if (r != CHECK_MOVED)
             return r;
     }
@@ -98,28 +98,29 @@ static check_result await_credit(const check_actor *a)
             a->lane->waits_for = r;
             return CHECK_BLOCKED;
         }
-        check_join(a->w, a->lane->clock, &a->w->ops[old].ends[r * a->w->nthreads]);
+        rcclx_check_join(a->w, a->lane->clock, &a->w->ops[old].ends[r * a->w->nthreads]);
     }
     return CHECK_MOVED;
 }
 
 static bool raw_ok(const check_actor *a, const rcclx_ref *ref, const check_value *v)
 {
-    return ref->raw == v->leaf ||
-           check_fail(a, v->leaf ? "adds rank %d's operand, a raw contribution, as if it were a sum"
-                                 : "adds rank %d's operand, a sum, as if it were raw", ref->rank);
+    if (ref->raw == v->leaf)
+        return true;
+    return rcclx_check_fail(a, "adds rank %d's operand, %s", ref->rank,
+                            v->leaf ? "a raw contribution, as if it were a sum" : "a sum, as if it were raw");
 }
 
 static bool add(const check_actor *a, check_value *sum, const check_value *v, bool first)
 {
     if (v->piece != a->lane->piece)
-        return check_fail(a, "adds piece %d to piece %d", v->piece, a->lane->piece);
+        return rcclx_check_fail(a, "adds piece %d to piece %d", v->piece, a->lane->piece);
     if (v->final)
-        return check_fail(a, "adds what was already final");
+        return rcclx_check_fail(a, "adds what was already final");
     if (!first && v->block != sum->block)
-        return check_fail(a, "adds block %d to block %d", v->block, sum->block);
+        return rcclx_check_fail(a, "adds block %d to block %d", v->block, sum->block);
     if (sum->ranks & v->ranks)
-        return check_fail(a, "adds rank %d's contribution twice", __builtin_ctzll(sum->ranks & v->ranks));
+        return rcclx_check_fail(a, "adds rank %d's contribution twice", __builtin_ctzll(sum->ranks & v->ranks));
     sum->ordered = v->leaf && (first || (sum->ordered && v->ranks > sum->ranks));
     sum->block = v->block;
     sum->ranks |= v->ranks;
@@ -134,15 +135,15 @@ static bool reduce_block(const check_actor *a, const rcclx_step *st, int i, uint
     uint32_t id;
 
     if (!rcclx_kind_reduces(a->op->shape.kind))
-        return check_fail(a, "reduces in a collective that does not");
+        return rcclx_check_fail(a, "reduces in a collective that does not");
     for (int k = 0; k < st->nsrc; k++) {
-        if (!check_load(a, st, &refs[k], refs[k].block + i, &id))
+        if (!rcclx_check_load(a, st, &refs[k], refs[k].block + i, &id))
             return false;
         const check_value v = a->w->values[id];
         if (!raw_ok(a, &refs[k], &v) || !add(a, &sum, &v, k == 0))
             return false;
     }
-    return check_new_value(a->w, &sum, result);
+    return rcclx_check_new_value(a->w, &sum, result);
 }
 
 static bool copy_block(const check_actor *a, const rcclx_step *st, int i, uint32_t *result)
@@ -150,11 +151,11 @@ static bool copy_block(const check_actor *a, const rcclx_step *st, int i, uint32
     const rcclx_ref *src = &a->plan->refs[st->first];
 
     if (st->nsrc != 1)
-        return check_fail(a, "copies from %d operands", st->nsrc);
-    if (!check_load(a, st, src, src->block + i, result))
+        return rcclx_check_fail(a, "copies from %d operands", st->nsrc);
+    if (!rcclx_check_load(a, st, src, src->block + i, result))
         return false;
     return a->w->values[*result].piece == a->lane->piece ||
-           check_fail(a, "copies piece %d as piece %d", a->w->values[*result].piece, a->lane->piece);
+           rcclx_check_fail(a, "copies piece %d as piece %d", a->w->values[*result].piece, a->lane->piece);
 }
 
 /* In place, a block may already lie where it is copied to: the executor leaves it alone. */
@@ -164,8 +165,8 @@ static bool stays(const check_actor *a, const rcclx_step *st, int i)
 
     return st->op == RCCLX_STEP_COPY && st->ndst == 1 && src->buf == RCCLX_IN && dst->buf == RCCLX_OUT &&
            dst->rank == src->rank && dst->block + i < rcclx_ranks_blocks(a->plan, dst->rank, RCCLX_OUT) &&
-           check_user_atom(a->op, src->rank, RCCLX_IN, src->block + i, a->lane->piece) ==
-               check_user_atom(a->op, dst->rank, RCCLX_OUT, dst->block + i, a->lane->piece);
+           rcclx_check_user_atom(a->op, src->rank, RCCLX_IN, src->block + i, a->lane->piece) ==
+               rcclx_check_user_atom(a->op, dst->rank, RCCLX_OUT, dst->block + i, a->lane->piece);
 }
 
 /* Slots are as long as what is put into them: a step learns its length from a block
@@ -186,14 +187,14 @@ static bool move_blocks(const check_actor *a, const rcclx_step *st)
     uint32_t value = 0;
 
     if (!st->nsrc || !st->ndst || !st->nblk || st->first + st->nsrc + st->ndst > a->plan->nrefs)
-        return check_fail(a, "has no operands");
+        return rcclx_check_fail(a, "has no operands");
     if (!has_length(a->plan, st))
-        return check_fail(a, "names no block of IN or OUT, so nobody knows how long it is");
+        return rcclx_check_fail(a, "names no block of IN or OUT, so nobody knows how long it is");
     for (int i = 0; i < st->nblk; i++) {
         if (!(st->op == RCCLX_STEP_COPY ? copy_block : reduce_block)(a, st, i, &value))
             return false;
         for (int k = 0; k < st->ndst && !stays(a, st, i); k++)
-            if (!check_store(a, st, &dst[k], dst[k].block + i, value))
+            if (!rcclx_check_store(a, st, &dst[k], dst[k].block + i, value))
                 return false;
     }
     return true;
@@ -208,27 +209,27 @@ static check_result fill_slot(const check_actor *a, const rcclx_step *st)
     if (credit != CHECK_MOVED)
         return credit;
     if (dst->rank != a->rank || st->ndst != 1 || a->l != 0 || a->w->ranks[a->rank].header)
-        return moved(check_fail(a, "may fill its own slot once"));
+        return moved(rcclx_check_fail(a, "may fill its own slot once"));
     if (!move_blocks(a, st))
         return CHECK_FAULT;
     a->w->ranks[a->rank].header = true;
     for (int l = 0; l < CHECK_LANES; l++)
-        if (!check_publish(a, check_mark(a->index, 0, 0), l))
+        if (!rcclx_check_publish(a, rcclx_check_mark(a->index, 0, 0), l))
             return CHECK_FAULT;
-    return moved(check_tick_on(a, 0));
+    return moved(rcclx_check_tick_on(a, 0));
 }
 
-check_result check_step(const check_actor *a, const rcclx_step *st)
+check_result rcclx_check_step(const check_actor *a, const rcclx_step *st)
 {
     switch (st->op) {
     case RCCLX_STEP_WAIT:   return wait_step(a, st);
     case RCCLX_STEP_SIGNAL: return signal_step(a, st);
     case RCCLX_STEP_COPY:
     case RCCLX_STEP_REDUCE: break;
-    default:                return moved(check_fail(a, "is no step"));
+    default:                return moved(rcclx_check_fail(a, "is no step"));
     }
     if (st->proto != RCCLX_PROTO_SIMPLE && a->plan->pieced)
-        return moved(check_fail(a, "uses the operation's slot in a plan that runs piece by piece"));
+        return moved(rcclx_check_fail(a, "uses the operation's slot in a plan that runs piece by piece"));
     const check_result r = await_slots(a, st);
     if (r != CHECK_MOVED)
         return r;

@@ -13,19 +13,19 @@
 
 #include <string.h>
 
-void check_join(check_world *w, check_tick *into, const check_tick *from)
+void rcclx_check_join(check_world *w, check_tick *into, const check_tick *from)
 {
     for (int t = 0; t < w->nthreads; t++)
         into[t] = into[t] > from[t] ? into[t] : from[t];
 }
 
 /* What follows is later than what was just published. */
-bool check_tick_on(const check_actor *a, int lane)
+bool rcclx_check_tick_on(const check_actor *a, int lane)
 {
-    check_tick *own = &a->w->ranks[a->rank].lane[lane].clock[check_thread(a->rank, lane)];
+    check_tick *own = &a->w->ranks[a->rank].lane[lane].clock[rcclx_check_thread(a->rank, lane)];
 
     if (*own == UINT16_MAX)
-        return check_fail(a, "the sequence is too long to be checked");
+        return rcclx_check_fail(a, "the sequence is too long to be checked");
     ++*own;
     return true;
 }
@@ -37,24 +37,24 @@ static bool grow(check_world *w, check_counter *c)
     const uint32_t cap = c->cap ? 2 * c->cap : 16;
     uint64_t *at = rcclx_mem_realloc(c->at, cap * sizeof(*at));
     if (!at)
-        return check_nomem(w);
+        return rcclx_check_nomem(w);
     c->at = at;
     check_tick *clocks = rcclx_mem_realloc(c->clocks, (size_t)cap * (size_t)w->nthreads * sizeof(*clocks));
     if (!clocks)
-        return check_nomem(w);
+        return rcclx_check_nomem(w);
     c->clocks = clocks;
     c->cap = cap;
     return true;
 }
 
 /* The counter of the rank's given lane is set to mark, with what the actor's lane knows. */
-bool check_publish(const check_actor *a, uint64_t mark, int lane)
+bool rcclx_check_publish(const check_actor *a, uint64_t mark, int lane)
 {
     check_counter *c = &a->w->ranks[a->rank].lane[lane].counter;
     const size_t n = (size_t)a->w->nthreads;
 
     if (c->n && c->at[c->n - 1] >= mark)
-        return check_fail(a, "its counter would not grow");
+        return rcclx_check_fail(a, "its counter would not grow");
     if (!grow(a->w, c))
         return false;
     c->at[c->n] = mark;
@@ -63,7 +63,7 @@ bool check_publish(const check_actor *a, uint64_t mark, int lane)
     return true;
 }
 
-const check_tick *check_reached(const check_world *w, int rank, int lane, uint64_t mark, uint64_t *at)
+const check_tick *rcclx_check_reached(const check_world *w, int rank, int lane, uint64_t mark, uint64_t *at)
 {
     const check_counter *c = &w->ranks[rank].lane[lane].counter;
     uint32_t low = 0, high = c->n;

@@ -107,37 +107,38 @@ typedef struct {
     check_lane       *lane;
 } check_actor;
 
-static inline int check_thread(int rank, int lane)
+static inline int rcclx_check_thread(int rank, int lane)
 {
     return rank * CHECK_LANES + lane;
 }
 
-static inline uint64_t check_mark(int op, int piece, int phase)
+static inline uint64_t rcclx_check_mark(int op, int piece, int phase)
 {
     return (uint64_t)op << 32 | (uint64_t)piece << 16 | (uint64_t)phase;
 }
 
 /* Note the first failure, with who and where. Returns false. */
-bool check_fail(const check_actor *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool check_nomem(check_world *w);
+bool rcclx_check_fail(const check_actor *a, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+bool rcclx_check_nomem(check_world *w);
 
 /* check_time.c: clocks and counters */
-void check_join(check_world *w, check_tick *into, const check_tick *from);
-bool check_publish(const check_actor *a, uint64_t mark, int lane);
-bool check_tick_on(const check_actor *a, int lane);
-const check_tick *check_reached(const check_world *w, int rank, int lane, uint64_t mark, uint64_t *at);
+void rcclx_check_join(check_world *w, check_tick *into, const check_tick *from);
+bool rcclx_check_publish(const check_actor *a, uint64_t mark, int lane);
+bool rcclx_check_tick_on(const check_actor *a, int lane);
+const check_tick *rcclx_check_reached(const check_world *w, int rank, int lane, uint64_t mark, uint64_t *at);
 
 /* check_memory.c: false when it found a fault (or no memory) */
-check_atom *check_user_atom(const check_op *op, int rank, rcclx_buf buf, int block, int piece);
-bool check_begin_memory(const check_actor *a);                 /* the user has written IN */
-bool check_end_memory(const check_actor *a, const check_tick *end); /* and takes both back */
-bool check_load(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t *value);
-bool check_store(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t value);
-bool check_new_value(check_world *w, const check_value *v, uint32_t *id);
+check_atom *rcclx_check_user_atom(const check_op *op, int rank, rcclx_buf buf, int block, int piece);
+bool rcclx_check_begin_memory(const check_actor *a);                 /* the user has written IN */
+bool rcclx_check_end_memory(const check_actor *a, const check_tick *end); /* and takes both back */
+bool rcclx_check_load(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t *value);
+bool rcclx_check_store(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t value);
+bool rcclx_check_new_value(check_world *w, const check_value *v, uint32_t *id);
 
 /* check_step.c */
 typedef enum { CHECK_MOVED, CHECK_BLOCKED, CHECK_FAULT } check_result;
-check_result check_step(const check_actor *a, const rcclx_step *st);
-bool check_fills_slot(const rcclx_plan *p); /* a COPY into its own LL slot is its header */
+check_result rcclx_check_step(const check_actor *a, const rcclx_step *st);
+bool rcclx_check_fills_slot(const rcclx_plan *p); /* a COPY into its own LL slot is its header */
 
 #endif

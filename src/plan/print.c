@@ -60,11 +60,11 @@ static bool moves(const rcclx_step *st)
 
 static int print_ref(FILE *out, const rcclx_step *st, const rcclx_ref *ref)
 {
-    const char *buf = rcclx_ranks_is_slot(st, ref) ? "ll" : buf_words[ref->buf];
+    const char *buf = rcclx_ranks_is_slot(st, ref) ? "ll" : buf_words[ref->buf], *raw = ref->raw ? "*" : "";
 
     if (st->nblk > 1)
-        return fprintf(out, "%s@%d[%d..%d]%s ", buf, ref->rank, ref->block, ref->block + st->nblk - 1, ref->raw ? "*" : "");
-    return fprintf(out, "%s@%d[%d]%s ", buf, ref->rank, ref->block, ref->raw ? "*" : "");
+        return fprintf(out, "%s@%d[%d..%d]%s ", buf, ref->rank, ref->block, ref->block + st->nblk - 1, raw);
+    return fprintf(out, "%s@%d[%d]%s ", buf, ref->rank, ref->block, raw);
 }
 
 static void print_move(FILE *out, const rcclx_plan *p, const rcclx_step *st, size_t count, size_t size)
@@ -89,7 +89,8 @@ static void print_wait(FILE *out, const rcclx_step *st)
         fprintf(out, "all ");
     else
         fprintf(out, "rank %d ", st->peer);
-    fprintf(out, "phase %d%s%s", st->phase, st->phase ? "" : " (header)", st->lag ? ", of the lane's previous piece" : "");
+    fprintf(out, "phase %d%s%s", st->phase, st->phase ? "" : " (header)",
+            st->lag ? ", of the lane's previous piece" : "");
 }
 
 static void print_head(FILE *out, const rcclx_plan *p, size_t count, size_t size)

@@ -164,9 +164,9 @@ static void draw_data(const drawing *d, int rank, const box *x)
         const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
         if (ref->rank == rank)
             continue;
-        const double lean = (ref->rank - rank) * 6.0;
+        const double lean = (ref->rank - rank) * 6.0, bottom = row_top(x->row) + BOX_H;
         if (k >= st->nsrc)
-            line(d, "put", column(rank) + lean, row_top(x->row) + BOX_H, column(ref->rank) - lean, row_top(x->row) + BOX_H + 26);
+            line(d, "put", column(rank) + lean, bottom, column(ref->rank) - lean, bottom + 26);
         else if (ref->buf == RCCLX_SCRATCH)
             between(d, "get", ref->rank, filled_row(d, ref->rank, ref, x->row), rank, x->row);
         else
@@ -256,18 +256,21 @@ static void draw_head(const drawing *d, const rcclx_algo *a, const rcclx_shape *
 {
     const double width = 2 * MARGIN + COLUMN * d->n, height = row_top(rows - 1) + BOX_H + MARGIN;
 
-    fprintf(d->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\">\n",
-            width, height, width, height);
+    fprintf(d->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+            "width=\"%.0f\" height=\"%.0f\">\n", width, height, width, height);
     fprintf(d->out,
             "<style>text{font:12px sans-serif;text-anchor:middle;fill:#222}.h{font-weight:bold;font-size:14px}"
-            "path{fill:none;stroke-width:1.3}.get{stroke:#2b6cb0;marker-end:url(#g)}.put{stroke:#c05621;marker-end:url(#p)}"
+            "path{fill:none;stroke-width:1.3}"
+            ".get{stroke:#2b6cb0;marker-end:url(#g)}.put{stroke:#c05621;marker-end:url(#p)}"
             ".signal{stroke:#888;stroke-dasharray:4 3;marker-end:url(#s)}.life{stroke:#ddd}"
             ".header{stroke:#888;stroke-dasharray:4 3}.copy{fill:#e6f0fa;stroke:#2b6cb0}"
             ".reduce{fill:#e7f6e7;stroke:#2f855a}.end{fill:#fff;stroke:#444}</style>\n<defs>");
     const char *const heads[][2] = { { "g", "#2b6cb0" }, { "p", "#c05621" }, { "s", "#888" } };
     for (int i = 0; i < 3; i++)
-        fprintf(d->out, "<marker id=\"%s\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
-                "orient=\"auto\"><path d=\"M0 0 L8 4 L0 8 z\" style=\"fill:%s\"/></marker>", heads[i][0], heads[i][1]);
+        fprintf(d->out, "<marker id=\"%s\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" "
+                "markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">"
+                "<path d=\"M0 0 L8 4 L0 8 z\" style=\"fill:%s\"/></marker>",
+                heads[i][0], heads[i][1]);
     fprintf(d->out, "</defs>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
             "<text class=\"h\" x=\"%.0f\" y=\"20\">%s %s, %d ranks</text>\n", width / 2, a->name,
             rcclx_kind_word(s->kind), d->n);
