@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 
-#include <sched.h>
+#include <time.h>
 
 static rcclx_comm *unknown(const void *handle, const char *call, rcclx_status *why)
 {
@@ -58,7 +58,7 @@ rcclx_comm *rcclx_comm_acquire_ready(const void *handle, const char *call, rcclx
 void rcclx_comm_release(rcclx_comm *c)
 {
     if (c)
-        rcclx_team_let_go(&c->team);
+        rcclx_handle_put(c);
 }
 
 rcclx_status rcclx_comm_finalize(rcclx_comm *c)
@@ -70,6 +70,30 @@ rcclx_status rcclx_comm_finalize(rcclx_comm *c)
     return s;
 }
 
+/* The caller's use of c ends here, and so does the table's hold. */
+static rcclx_status close_handle(rcclx_comm *c, const char *call, const char *word)
+{
+    const void *handle = c->handle;
+
+    if (!rcclx_handle_close(c, 1)) {
+        rcclx_comm_release(c);
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "%s: communicator %p was destroyed by another thread at the same time", call, handle);
+    }
+    rcclx_team_drain(&c->team);
+    RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d busId 0 - %s COMPLETE", handle, c->rank, c->nranks, c->device, word);
+    rcclx_comm_release(c);
+    rcclx_team_let_go(&c->team);
+    return RCCLX_OK;
+}
+
+static void wait_for_set_up(rcclx_comm *c)
+{
+    while (atomic_load(&c->state) == RCCLX_COMM_INIT) {
+        const struct timespec nap = { 0, 100000 };
+        nanosleep(&nap, NULL);
+    }
+}
+
 rcclx_status rcclx_comm_destroy(const void *handle)
 {
     rcclx_status s;
@@ -77,16 +101,8 @@ rcclx_status rcclx_comm_destroy(const void *handle)
 
     if (!c)
         return s;
-    /* set-up in a thread: its result decides */
-    while (atomic_load(&c->state) == RCCLX_COMM_INIT)
-        sched_yield();
-    rcclx_comm *mine = rcclx_handle_close(handle);
-    rcclx_team_drain(&c->team);
-    RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d busId 0 - Destroy COMPLETE", handle, c->rank, c->nranks, c->device);
-    rcclx_comm_release(mine);
-    rcclx_comm_release(c);
-    return mine ? RCCLX_OK : RCCLX_FAIL(RCCLX_ARGUMENT, "ncclCommDestroy: communicator %p was destroyed by another thread at "
-                                        "the same time", handle);
+    wait_for_set_up(c); /* in a thread: its result decides */
+    return close_handle(c, "ncclCommDestroy", "Destroy");
 }
 
 rcclx_status rcclx_comm_abort(const void *handle)
@@ -97,14 +113,8 @@ rcclx_status rcclx_comm_abort(const void *handle)
     if (!c)
         return s;
     rcclx_team_abort(&c->team);
-    while (atomic_load(&c->state) == RCCLX_COMM_INIT)
-        sched_yield();
-    rcclx_comm *mine = rcclx_handle_close(handle);
-    rcclx_team_drain(&c->team);
-    RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d busId 0 - Abort COMPLETE", handle, c->rank, c->nranks, c->device);
-    rcclx_comm_release(mine);
-    rcclx_comm_release(c);
-    return RCCLX_OK;
+    wait_for_set_up(c);
+    return close_handle(c, "ncclCommAbort", "Abort");
 }
 
 rcclx_status rcclx_comm_async_error(rcclx_comm *c)

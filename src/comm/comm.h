@@ -10,8 +10,9 @@
  *   ways, agree) --> team (exec/) --> operations ... --> destroy or abort
  *
  * A handle (ncclComm_t) is an index and a generation, not an address: a stale or
- * foreign one is recognised. Whoever uses a communicator holds it (acquire) until
- * release; it is freed when destroyed and nobody holds it. */
+ * foreign one is recognised. A call uses a communicator from acquire to release;
+ * what outlives the call (groups, streams, threads) holds its team. It is freed
+ * when it was destroyed, no call uses it and nobody holds it. */
 
 #define RCCLX_UNIQUE_ID_BYTES 128
 
@@ -31,6 +32,7 @@ typedef struct rcclx_comm {
     rcclx_team        team;     /* first: the team's last holder finds the communicator by it */
     rcclx_comm_config config;
     void             *handle;
+    struct rcclx_handle_entry *entry; /* handle.c */
     int               nranks, rank, device;
     _Atomic uint32_t  state;    /* rcclx_comm_state; set-up may go on in a thread (non-blocking) */
     _Atomic int       pending;  /* splits that go on in a thread (non-blocking) */
@@ -68,8 +70,8 @@ rcclx_status rcclx_comm_init_all(void **handles, int nranks, const int *devices,
 rcclx_status rcclx_comm_split(rcclx_comm *parent, int color, int key, void **handle, const rcclx_comm_config *config);
 
 rcclx_status rcclx_comm_finalize(rcclx_comm *c);
-/* Take the handle back; the memory goes when the last holder releases. Destroy first waits for
- * queued operations; abort ends them. Both are local and bounded. */
+/* Take the handle back; the memory goes when the last holder lets go. Destroy waits for calls in
+ * progress and queued operations; abort ends them. Both are local and bounded. */
 rcclx_status rcclx_comm_destroy(const void *handle);
 rcclx_status rcclx_comm_abort(const void *handle);
 

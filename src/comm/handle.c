@@ -4,20 +4,25 @@
  *
  * Every use of an entry counts its generation on, so that a destroyed
  * communicator's handle never fits again, and no handle is ever dereferenced.
- * Looking one up takes no lock: entries are never freed, and a hold that came too
- * late is noticed by the generation and given back. */
+ * Looking one up takes no lock and one atomic count, `users`, which is also the
+ * hold: entries are never freed, whoever came too late sees it by the generation
+ * and goes, and who closes a handle waits until the others have gone. */
 #include "comm/handle.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process.h"
 
+#include <sched.h>
+#include <time.h>
+
 enum { TAG = 0xc, CHUNK = 256, MAX_CHUNKS = 4096 };
 
-typedef struct {
+typedef struct rcclx_handle_entry {
+    _Alignas(64)
+    _Atomic int          users; /* calls that use it now */
     _Atomic uint64_t     generation;
     rcclx_comm *_Atomic  comm;  /* NULL: free */
-    _Atomic int          users; /* between looking and holding */
 } entry;
 
 typedef struct {
@@ -56,9 +61,11 @@ static entry *entry_of(const void *handle, uint64_t *generation)
 /* A free entry: an old one first, so that the table stays small. */
 static int find_free(table *t)
 {
-    for (int i = 0; i < t->used; i++)
-        if (!atomic_load(&atomic_load(&t->chunk[i / CHUNK])[i % CHUNK].comm))
+    for (int i = 0; i < t->used; i++) {
+        entry *e = &atomic_load(&t->chunk[i / CHUNK])[i % CHUNK];
+        if (!atomic_load(&e->comm) && !atomic_load(&e->users))
             return i;
+    }
     if (t->used / CHUNK >= MAX_CHUNKS)
         return -1;
     if (t->used % CHUNK == 0) {
@@ -82,6 +89,7 @@ rcclx_status rcclx_handle_open(rcclx_comm *c)
     if (i >= 0) {
         entry *e = &atomic_load(&t->chunk[i / CHUNK])[i % CHUNK];
         const uint64_t generation = atomic_fetch_add(&e->generation, 1) + 1;
+        c->entry = e;
         c->handle = (void *)(uintptr_t)(generation << 24 | (uint64_t)i << 4 | TAG);
         atomic_store(&e->comm, c);
         t->alive++;
@@ -97,34 +105,38 @@ rcclx_comm *rcclx_handle_get(const void *handle)
 
     if (!e)
         return NULL;
-    atomic_fetch_add(&e->users, 1);
+    atomic_fetch_add(&e->users, 1); /* before looking: a closer sees it, or this sees that it is closed */
     rcclx_comm *c = atomic_load(&e->comm);
-    if (c && atomic_load(&e->generation) == generation)
-        rcclx_team_hold(&c->team);
-    else
-        c = NULL;
+    if (c && atomic_load_explicit(&e->generation, memory_order_relaxed) == generation)
+        return c;
     atomic_fetch_sub(&e->users, 1);
-    return c;
+    return NULL;
 }
 
-rcclx_comm *rcclx_handle_close(const void *handle)
+void rcclx_handle_put(rcclx_comm *c)
 {
-    uint64_t generation;
-    entry *e = entry_of(handle, &generation);
-    rcclx_process_state *p = rcclx_process();
-    rcclx_comm *c = NULL;
+    atomic_fetch_sub_explicit(&c->entry->users, 1, memory_order_release);
+}
 
-    if (!e)
-        return NULL;
+bool rcclx_handle_close(rcclx_comm *c, int mine)
+{
+    rcclx_process_state *p = rcclx_process();
+
     pthread_mutex_lock(&p->lock);
-    if (atomic_load(&e->generation) == generation && (c = atomic_load(&e->comm))) {
-        atomic_store(&e->comm, NULL);
+    const bool first = atomic_load(&c->entry->comm) == c;
+    if (first) {
+        atomic_store(&c->entry->comm, NULL);
         ((table *)p->handles)->alive--;
-        while (atomic_load(&e->users)) /* somebody is just taking hold, or finding out that it is too late */
-            sched_yield();
     }
     pthread_mutex_unlock(&p->lock);
-    return c; /* with the hold that the table had */
+    for (int n = 0; first && atomic_load_explicit(&c->entry->users, memory_order_acquire) > mine; n++) {
+        const struct timespec nap = { 0, 50000 };
+        if (n < 100)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+    }
+    return first;
 }
 
 int rcclx_comm_count(void)

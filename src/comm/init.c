@@ -243,6 +243,13 @@ static rcclx_status meet_and_attach(job *j)
     return s;
 }
 
+/* The handle and the table's hold, unless somebody has destroyed it meanwhile. */
+static void take_back(rcclx_comm *c)
+{
+    if (rcclx_handle_close(c, 0))
+        rcclx_team_let_go(&c->team);
+}
+
 static rcclx_status run(void *arg)
 {
     job *j = arg;
@@ -265,8 +272,8 @@ static rcclx_status run(void *arg)
     rcclx_mem_free(j);
     /* a blocking init that failed leaves no communicator; a non-blocking one's handle is the user's to abort */
     if (s != RCCLX_OK && c->config.blocking)
-        rcclx_comm_release(rcclx_handle_close(c->handle));
-    rcclx_comm_release(c);
+        take_back(c);
+    rcclx_team_let_go(&c->team);
     return s;
 }
 
@@ -275,8 +282,9 @@ static void drop(void *arg)
 {
     job *j = arg;
 
-    rcclx_comm_release(rcclx_handle_close(j->comm->handle));
-    rcclx_comm_release(j->comm);
+    atomic_store(&j->comm->state, RCCLX_COMM_FAILED);
+    take_back(j->comm);
+    rcclx_team_let_go(&j->comm->team);
     rcclx_mem_free(j);
 }
 

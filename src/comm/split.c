@@ -66,14 +66,14 @@ static rcclx_status run(void *arg)
     job *j = arg;
     const rcclx_status s = split(j);
 
-    rcclx_comm_release(j->parent);
+    rcclx_team_let_go(&j->parent->team);
     rcclx_mem_free(j);
     return s;
 }
 
 static void drop(void *arg)
 {
-    rcclx_comm_release(((job *)arg)->parent);
+    rcclx_team_let_go(&((job *)arg)->parent->team);
     rcclx_mem_free(arg);
 }
 
@@ -88,7 +88,7 @@ static void *run_in_thread(void *arg)
     if (s != RCCLX_OK && s != RCCLX_AGAIN)
         rcclx_team_break(&parent->team, s, rcclx_last_error());
     atomic_fetch_sub(&parent->pending, 1);
-    rcclx_comm_release(parent);
+    rcclx_team_let_go(&parent->team);
     return NULL;
 }
 
