@@ -4,12 +4,14 @@
 #include "api/envrank.h"
 
 #include "base/log.h"
+#include "base/option.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct launcher {
     const char *name, *rank, *size, *local_rank, *local_size;
@@ -74,15 +76,14 @@ rcclx_status rcclx_envrank_get(rcclxEnv_t *env)
 }
 
 /* Where rank 0 is met: MASTER_PORT itself belongs to the framework's store. */
-rcclx_status rcclx_envrank_address(const rcclxEnv_t *env, char *buf, size_t n)
+static rcclx_status address_of(const rcclxEnv_t *env, char *buf, size_t n)
 {
     const char *host = value_of("MASTER_ADDR"), *port = value_of("MASTER_PORT");
     int         number;
 
+    *buf = 0;
     if (!host || !port)
-        return RCCLX_FAIL(RCCLX_USAGE, "rank %d: rcclxCommInitEnv: %s gave %d ranks but no place to meet; set "
-                          "NCCL_COMM_ID=host:port, the same on all ranks, the host being that of rank 0",
-                          env->rank, env->launcher, env->size);
+        return RCCLX_OK;
     if (!read_number(port, &number) || number < 1 || number > 65534)
         return RCCLX_FAIL(RCCLX_USAGE, "rank %d: rcclxCommInitEnv: MASTER_PORT=%s is outside 1..65534; set it, or "
                           "NCCL_COMM_ID=host:port", env->rank, port);
@@ -91,5 +92,38 @@ rcclx_status rcclx_envrank_address(const rcclxEnv_t *env, char *buf, size_t n)
     if (len < 0 || (size_t)len >= n)
         return RCCLX_FAIL(RCCLX_USAGE, "rank %d: rcclxCommInitEnv: MASTER_ADDR has more than %zu characters", env->rank,
                           n);
+    return RCCLX_OK;
+}
+
+/* What the launcher gives to the ranks of one job and to no other job of the
+ * machine; its own process, the ranks' parent, where it names nothing. */
+static void words_of_job(const rcclxEnv_t *env, char *words, size_t n)
+{
+    static const char *const names[] = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "SLURM_JOB_ID" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *job = value_of(names[i]), *step = value_of("SLURM_STEP_ID");
+        if (job) {
+            snprintf(words, n, "%s %s %s", env->launcher, job, step ? step : "");
+            return;
+        }
+    }
+    snprintf(words, n, "%s parent %d", env->launcher, (int)getppid());
+}
+
+rcclx_status rcclx_envrank_place(const rcclxEnv_t *env, char *address, size_t naddress, char *words, size_t nwords)
+{
+    const char *at = rcclx_option_str(RCCLX_OPT_COMM_ID), *run = rcclx_option_str(RCCLX_OPT_RUN_ID);
+
+    if (*at)
+        snprintf(address, naddress, "%s", at);
+    else
+        RCCLX_TRY(address_of(env, address, naddress));
+    if (*at || !*run)
+        snprintf(words, nwords, "%s", address);
+    else
+        snprintf(words, nwords, "run %s", run);
+    if (!*words)
+        words_of_job(env, words, nwords);
     return RCCLX_OK;
 }

@@ -11,8 +11,11 @@
  * there but are no rank of a job. */
 rcclx_status rcclx_envrank_get(rcclxEnv_t *env);
 
-/* "host:port" at which the job's ranks meet, from MASTER_ADDR and MASTER_PORT,
- * written into buf. USAGE: the environment names no place. */
-rcclx_status rcclx_envrank_address(const rcclxEnv_t *env, char *buf, size_t n);
+/* Where the job's ranks meet. address: host:port of rank 0 (NCCL_COMM_ID, or
+ * MASTER_ADDR and the port after MASTER_PORT), "" if the environment names none:
+ * then they meet on this machine alone. words: the same on all ranks of the job
+ * and on no others (RCCLX_RUN_ID, the address, or the launcher's name of the job).
+ * USAGE: the environment contradicts itself. */
+rcclx_status rcclx_envrank_place(const rcclxEnv_t *env, char *address, size_t naddress, char *words, size_t nwords);
 
 #endif

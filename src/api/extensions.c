@@ -63,14 +63,12 @@ RCCLX_EXPORT ncclResult_t rcclxEnvRank(rcclxEnv_t *env)
 /* The id all ranks make for themselves; rank 0 answers at it. */
 static rcclx_status meet(const rcclxEnv_t *env, rcclx_unique_id *id)
 {
-    const char *place = rcclx_option_str(RCCLX_OPT_COMM_ID);
-    char        address[300];
+    char address[300], words[400];
 
     if (env->size == 1)
         return rcclx_unique_id_create(id);
-    if (!*place)
-        RCCLX_TRY(rcclx_envrank_address(env, address, sizeof address));
-    RCCLX_TRY(rcclx_unique_id_at(id, *place ? place : address, *place ? place : address));
+    RCCLX_TRY(rcclx_envrank_place(env, address, sizeof address, words, sizeof words));
+    RCCLX_TRY(rcclx_unique_id_at(id, address, words));
     return env->rank == 0 ? rcclx_unique_id_serve(id) : RCCLX_OK;
 }
 

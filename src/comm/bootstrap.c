@@ -78,7 +78,8 @@ static rcclx_status open_root(rcclx_id_fields *f)
     char name[40];
     rcclx_status s = RCCLX_OK;
 
-    if (way != UNIX_ONLY) {
+    /* a place known by its words alone is on this machine */
+    if (way != UNIX_ONLY && (f->has_tcp || !f->late)) {
         if (f->has_tcp)
             rcclx_id_address(f, &a);
         else
