@@ -51,6 +51,21 @@ static void still_works(void)
     CHECK(good, "the communicators no longer work: %f, %s", (double)out[0][0], ncclGetLastError(NULL));
 }
 
+static int leave_open(int rank, int n, void *arg)
+{
+    ncclComm_t c;
+    int        x = 1;
+
+    (void)rank, (void)n, (void)arg;
+    return ncclCommInitAll(&c, 1, NULL) || ncclGroupStart() || ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, NULL);
+}
+
+/* First of all, while this process has no communicators that a fork would copy. */
+TEST(a_process_that_ends_in_an_open_group)
+{
+    CHECK(run_ranks_as_processes(1, leave_open, NULL) == 0, "it does not end well");
+}
+
 TEST(a_missing_buffer)
 {
     float *f = in[2];
@@ -289,6 +304,22 @@ TEST(groups_that_go_wrong)
     info.magic = 1;
     CHECK(ncclGroupStart() == ncclSuccess, "%s", ncclGetLastError(NULL));
     EXPECT(ncclInvalidArgument, ncclGroupSimulateEnd(&info), "ncclGroupSimulateEnd", "magic 0x1", "NCCL_SIM_INFO_INITIALIZER");
+    still_works();
+}
+
+TEST(a_group_left_open)
+{
+    ncclComm_t c = NULL;
+    int        x = 1;
+
+    REQUIRE(ncclCommInitAll(&c, 1, NULL) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    CHECK(ncclGroupStart() == ncclSuccess, "%s", ncclGetLastError(NULL));
+    CHECK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, NULL) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    ncclCommDestroy(c); /* the group still holds an operation on it: any answer, no harm */
+    ncclGroupEnd();
+    EXPECT(ncclInvalidUsage, ncclGroupEnd(), "ncclGroupStart");
+    EXPECT(ncclInvalidArgument, ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, NULL), "comm");
+    REQUIRE(start(), "start");
     still_works();
 }
 
