@@ -129,6 +129,18 @@ static rcclx_status check_overlap(const char *call, const rcclx_op *op, const st
                                              : "sendbuff == recvbuff");
 }
 
+/* The bias is added to what has arrived in recvbuff, so it must not lie there. */
+static rcclx_status check_bias(const char *call, const rcclx_op *op, size_t bytes)
+{
+    const uintptr_t bias = (uintptr_t)op->bias, out = (uintptr_t)op->out;
+
+    RCCLX_TRY(check_buffer(call, op, "acc", op->bias, bytes));
+    if (bias + bytes <= out || out + bytes <= bias)
+        return RCCLX_OK;
+    return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: acc %p and recvbuff %p overlap; use a buffer of its own for acc",
+                      op->team->rank, call, op->bias, op->out);
+}
+
 static rcclx_status check_buffers(const char *call, const rcclx_op *op)
 {
     const struct rule *r     = &rules[op->kind];
@@ -143,6 +155,8 @@ static rcclx_status check_buffers(const char *call, const rcclx_op *op)
         RCCLX_TRY(check_buffer(call, op, "sendbuff", op->in, r->in_n ? all : bytes));
     if (writes)
         RCCLX_TRY(check_buffer(call, op, "recvbuff", op->out, r->out_n ? all : bytes));
+    if (op->bias)
+        RCCLX_TRY(check_bias(call, op, bytes));
     return reads && writes ? check_overlap(call, op, r, bytes) : RCCLX_OK;
 }
 

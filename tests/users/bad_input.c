@@ -148,6 +148,7 @@ TEST(buffers_that_overlap_in_no_legal_way)
     EXPECT(ncclInvalidArgument, ncclReduceScatter(f, f, 4, ncclFloat, ncclSum, comm[1], NULL), "sendbuff + rank * count");
     EXPECT(ncclInvalidArgument, ncclAlltoAll(f, f + 4, 4, ncclFloat, comm[1], NULL), "ncclAlltoAll", "overlap");
     EXPECT(ncclInvalidArgument, ncclAlltoAllv(f, one, at, f, one, at, ncclFloat, comm[1], NULL), "ncclAlltoAllv", "overlaps", "two buffers");
+    EXPECT(ncclInvalidArgument, ncclAllReduceWithBias(out[1], f, 4, ncclFloat, ncclSum, comm[1], NULL, f + 2), "acc", "overlap");
     EXPECT(ncclInvalidArgument, ncclAllReduce((char *)f + 1, out[1], 4, ncclFloat, ncclSum, comm[1], NULL), "sendbuff", "align it to 4 bytes");
     still_works();
 }
