@@ -116,14 +116,15 @@ static rcclx_status check_overlap(const char *call, const rcclx_op *op, const st
     const size_t    n  = (size_t)op->team->nranks;
     const uintptr_t in = (uintptr_t)op->in, out = (uintptr_t)op->out;
     const size_t    part = bytes * (size_t)(rcclx_kind_rooted(op->kind) ? op->root : op->team->rank);
+    const uintptr_t in_end = in + bytes * (r->in_n ? n : 1), out_end = out + bytes * (r->out_n ? n : 1);
 
-    if (in + bytes * (r->in_n ? n : 1) <= out || out + bytes * (r->out_n ? n : 1) <= in)
+    if (in_end <= out || out_end <= in)
         return RCCLX_OK;
     const bool right = r->out_n && !r->in_n ? in == out + part : r->in_n && !r->out_n ? out == in + part : in == out;
     if (right)
         return RCCLX_OK;
-    return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: sendbuff %p and recvbuff %p overlap; in place means %s", op->team->rank,
-                      call, op->in, op->out,
+    return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: sendbuff %p..%p and recvbuff %p..%p overlap; in place means %s",
+                      op->team->rank, call, op->in, (void *)in_end, op->out, (void *)out_end,
                       r->out_n && !r->in_n   ? "sendbuff == recvbuff + rank * count"
                       : r->in_n && !r->out_n ? "recvbuff == sendbuff + rank * count"
                                              : "sendbuff == recvbuff");
