@@ -39,7 +39,7 @@ typedef struct {
     int            type;  /* ncclDataType_t; -1: all */
     int            root;  /* -1: all */
     int            blocking, null_stream, average, registration, cta, unalign;
-    bool           cputime, timestamp, memory, dirty, plain, json;
+    bool           cputime, timestamp, memory, dirty, plain, bind, json;
     double         timeout_s;
     const char    *json_file, *device, *lib, *vs;
 } perf_config;

@@ -92,7 +92,7 @@ static int run_forked(process *p, int nprocs)
 {
     const perf_config *c   = p->config;
     const tool_job     job = {.who = "perf", .what = c->op->word, .nranks = nprocs, .timeout_s = c->timeout_s,
-                              .bind = false, .child = child, .arg = p};
+                              .bind = c->bind, .child = child, .arg = p};
     int                code;
 
     p->team = perf_team_shared(nprocs, c->threads);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    OPT_RANKS = 1, OPT_ITERS, OPT_JSON, OPT_DEVICE, OPT_DIRTY, OPT_PLAIN, OPT_LIB, OPT_VS, OPT_LOW, OPT_HELP
+    OPT_RANKS = 1, OPT_ITERS, OPT_JSON, OPT_DEVICE, OPT_DIRTY, OPT_PLAIN, OPT_BIND, OPT_LIB, OPT_VS, OPT_LOW, OPT_HELP
 };
 
 #define COMMON_OPTIONS                                                                            \
@@ -43,6 +43,7 @@ enum {
     {OPT_DEVICE, 0, "device", "D", "host, cuda, hip or auto"},                                    \
     {OPT_DIRTY, 0, "dirty", NULL, "rewrite inputs before every timed call; median"},              \
     {OPT_PLAIN, 0, "plain", NULL, "buffers from malloc, not ncclMemAlloc"},                       \
+    {OPT_BIND, 0, "bind", NULL, "pin process r to the (r mod cores)-th core"},                    \
     {OPT_LIB, 0, "lib", "FILE", "library to measure (default ../lib/libnccl.so.2)"},              \
     {OPT_VS, 0, "vs", "FILE", "a second library, measured in turns on the same buffers"},         \
     {OPT_LOW, 0, "low-precision", "X", NULL},                                                     \
@@ -200,6 +201,7 @@ static int set(tool_args *a, perf_config *c, int id)
     case OPT_DEVICE: return set_device(a, c);
     case OPT_DIRTY: c->dirty = true; return TOOL_OK;
     case OPT_PLAIN: c->plain = true; return TOOL_OK;
+    case OPT_BIND: c->bind = true; return TOOL_OK;
     case OPT_LIB: c->lib = a->value; return TOOL_OK;
     case OPT_VS: c->vs = a->value; return TOOL_OK;
     case OPT_LOW: return refuse(a, "low precision is not in this version; leave the option out");

@@ -112,7 +112,7 @@ is "eight ranks" says out '^#  Rank  7 '
 is "under a launcher" ends 0 "$rcclx" run -n 3 "$bin/all_gather_perf" -b 1K -e 1K -n 2
 is "three ranks, one table" [ "$(grep -c '^#  Rank  [012] ' "$folder/out")" = 3 ]
 is "streams, aggregation, timestamps, plain and dirty buffers" ends 0 "$rcclx" perf all_reduce -n 2 -b 1K -e 1K \
-    --iters 2 -y 0 -m 2 -S 1 -M 1 -u 1 -R 1 -a 3 --plain --dirty
+    --iters 2 -y 0 -m 2 -S 1 -M 1 -u 1 -R 1 -a 3 --plain --dirty --bind
 is "the time of day" says out '[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$'
 
 # --- the names of nccl-tests
