@@ -443,8 +443,8 @@ static rcclx_status finish(rcclx_runner *run, rcclx_status s)
                                       .nsrc = 2, .ndst = 1, .src = src, .dst = dst, .count = op->count };
         rcclx_reduce(&a);
     }
-    if (s != RCCLX_OK && rcclx_team_broken(t) == RCCLX_OK)
-        s = rcclx_team_break(t, s, rcclx_last_error()); /* the peers wait for this rank */
+    if (s != RCCLX_OK)
+        s = rcclx_task_fail(run->task, s);
     if (s == RCCLX_OK) {
         gp_publish(&t->area[t->rank]->done.value, run->seq);
         rcclx_team_ring(t);

@@ -57,7 +57,7 @@ typedef struct rcclx_team {
 
 /* After nranks, rank, segment, peers and agreed facts are filled in. */
 rcclx_status rcclx_team_start(rcclx_team *t);
-/* Wait for what is queued (bounded by the team's state: an aborted or broken team drains at once). */
+/* Wait for what is queued; a broken team drains at once, an aborted one within half a second. */
 void         rcclx_team_drain(rcclx_team *t);
 void         rcclx_team_stop(rcclx_team *t);  /* frees what start made; takes half-started ones */
 
@@ -76,6 +76,8 @@ static inline void rcclx_team_let_go(rcclx_team *t)
  * MISMATCH), and hand the status back. broken: OK, or the status with its text as last error. */
 rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text);
 rcclx_status rcclx_team_broken(rcclx_team *t);
+/* Peer r has failed: keep its cause as this team's. what: the words of the operation that meets it, or "". */
+rcclx_status rcclx_team_follow(rcclx_team *t, int r, const char *what);
 /* Ask without waiting: broken, aborted, or has a peer died or failed? Cheap enough for a watchdog. */
 rcclx_status rcclx_team_poll(rcclx_team *t);
 void         rcclx_team_abort(rcclx_team *t);

@@ -54,15 +54,16 @@ static rcclx_status poll_one(rcclx_task *t)
 rcclx_status rcclx_task_run(rcclx_task *t)
 {
     rcclx_patience p = { 0 };
-    uint64_t moved = t->moved;
     rcclx_status s = rcclx_team_broken(t->op.team);
 
-    while (s == RCCLX_OK && (s = poll_one(t)) == RCCLX_AGAIN) {
+    if (s != RCCLX_OK)
+        return s;
+    for (uint64_t moved = t->moved; (s = poll_one(t)) == RCCLX_AGAIN; moved = t->moved) {
         if (moved != t->moved)
             p = (rcclx_patience){ 0 };
-        moved = t->moved;
-        if (!rcclx_patience_round(&p, t->op.team) || (s = rcclx_task_check(t, rcclx_clock_ns() - p.began)) == RCCLX_AGAIN)
-            s = RCCLX_OK;
+        /* the look may be what finishes the task: then it must not be polled again */
+        if (rcclx_patience_round(&p, t->op.team) && (s = rcclx_task_check(t, rcclx_clock_ns() - p.began)) != RCCLX_AGAIN)
+            return s;
     }
     return s;
 }
@@ -126,6 +127,8 @@ static void enter(rcclx_task *t)
 {
     _Atomic uint64_t *n = &t->op.team->ops[t->op.kind];
 
+    if (atomic_load_explicit(&t->op.team->aborted, memory_order_relaxed))
+        return; /* it may have left the queue before its turn, and will not run */
     atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1, memory_order_relaxed);
     if (t->op.kind >= RCCLX_COLL_COUNT)
         rcclx_pair_number(t);
@@ -460,7 +463,7 @@ rcclx_status rcclx_group_simulate(double *us)
         const unsigned facts = RCCLX_FACT_IN_MAPPED | RCCLX_FACT_OUT_MAPPED | RCCLX_FACT_APART;
         const size_t nbytes = op->count * rcclx_type_size(op->type);
         bool unfit;
-        const rcclx_algo *a = rcclx_algo_choose(&shape, nbytes, facts, nbytes <= t->slot_max, t->ordered, t->algo,
+        const rcclx_algo *a = rcclx_algo_choose(&shape, nbytes, facts, nbytes <= t->slot_max, true, t->algo,
                                                 &t->machine, &unfit);
         ns += rcclx_plan_price(a, &shape, nbytes, facts, &t->machine);
     }

@@ -206,8 +206,6 @@ rcclx_status rcclx_pair_poll(rcclx_task *task)
         if (!task->grouped)
             rcclx_team_now(t, RCCLX_NOW(task->op.kind, task->op.root, 0));
     }
-    rcclx_status s = task->op.kind == RCCLX_SEND ? send_poll(task) : recv_poll(task);
-    if (s != RCCLX_OK && s != RCCLX_AGAIN && rcclx_team_broken(t) == RCCLX_OK)
-        s = rcclx_team_break(t, s, rcclx_last_error());
-    return s;
+    const rcclx_status s = task->op.kind == RCCLX_SEND ? send_poll(task) : recv_poll(task);
+    return s == RCCLX_OK || s == RCCLX_AGAIN ? s : rcclx_task_fail(task, s);
 }

@@ -50,6 +50,9 @@ bool rcclx_patience_round(rcclx_patience *p, rcclx_team *t);
  * AGAIN: nothing, go on waiting. Logs a long wait once. */
 rcclx_status rcclx_task_check(rcclx_task *t, uint64_t waited_ns);
 
+/* A step failed: break the team, which also tells the peers that wait for this rank. The last error says why. */
+rcclx_status rcclx_task_fail(rcclx_task *t, rcclx_status s);
+
 /* Wake the ranks of this team that sleep; to be called after a signal. */
 void rcclx_team_ring(rcclx_team *t);
 

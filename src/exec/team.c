@@ -13,20 +13,23 @@
 #include <string.h>
 #include <time.h>
 
-static void tell(rcclx_team *t, rcclx_rank_state state, rcclx_status s, const char *text)
+enum { ABORT_NS = 500000000 }; /* operations in progress look up far more often */
+
+static void tell(rcclx_team *t, rcclx_rank_state state, rcclx_status s, const char *text, int origin)
 {
     rcclx_ident *me = &t->area[t->rank]->ident;
 
     if (atomic_load(&me->state) == RCCLX_RANK_FAILED)
         return;
     me->status = (int32_t)s;
+    me->origin = origin;
     strncpy(me->text, text, sizeof(me->text) - 1);
     atomic_store_explicit(&me->state, (uint32_t)state, memory_order_release);
     atomic_fetch_add(&t->segment.head->failed, 1);
     rcclx_team_ring(t);
 }
 
-rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text)
+static rcclx_status keep(rcclx_team *t, rcclx_status s, const char *text, int origin)
 {
     bool first = false;
 
@@ -41,9 +44,30 @@ rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text)
     rcclx_last_error_set(t->cause);
     if (first) {
         rcclx_alert(__FILE__, __LINE__, "%s", t->cause);
-        tell(t, RCCLX_RANK_FAILED, s, t->cause);
+        tell(t, RCCLX_RANK_FAILED, s, t->cause, origin);
     }
     return s;
+}
+
+rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text)
+{
+    return keep(t, s, text, t->rank);
+}
+
+/* With the text of whoever failed first, or it would grow with every rank that
+ * passes it on, until the one name that matters is cut off. */
+rcclx_status rcclx_team_follow(rcclx_team *t, int r, const char *what)
+{
+    const int first = t->area[r]->ident.origin;
+    char text[RCCLX_ERROR_TEXT];
+
+    if (first >= 0 && first < t->nranks && first != t->rank &&
+        atomic_load_explicit(&t->area[first]->ident.state, memory_order_acquire) == RCCLX_RANK_FAILED)
+        r = first;
+    const rcclx_ident *id = &t->area[r]->ident;
+    snprintf(text, sizeof(text), "rank %d of %d: %s%srank %d failed: %.700s", t->rank, t->nranks, what, *what ? ": " : "", r,
+             id->text);
+    return keep(t, id->status == RCCLX_MISMATCH ? RCCLX_MISMATCH : RCCLX_PEER_LOST, text, r);
 }
 
 rcclx_status rcclx_team_broken(rcclx_team *t)
@@ -67,7 +91,7 @@ void rcclx_team_abort(rcclx_team *t)
     atomic_store(&t->aborted, 1);
     snprintf(text, sizeof(text), "rank %d aborted its communicator", t->rank);
     if (t->segment.head)
-        tell(t, RCCLX_RANK_FAILED, RCCLX_ABORTED, text);
+        tell(t, RCCLX_RANK_FAILED, RCCLX_ABORTED, text, t->rank);
 }
 
 /* The same looks a waiting operation takes, without one. */
@@ -82,14 +106,12 @@ rcclx_status rcclx_team_poll(rcclx_team *t)
         if (r == t->rank || state == RCCLX_RANK_CLOSED)
             continue;
         if (state == RCCLX_RANK_FAILED)
-            snprintf(text, sizeof(text), "rank %d of %d: rank %d failed: %.700s", t->rank, t->nranks, r, id->text);
-        else if (rcclx_life_dead(t->peer[r].life) && atomic_load(&id->state) != RCCLX_RANK_CLOSED)
-            snprintf(text, sizeof(text), "rank %d of %d: rank %d (pid %d) has ended; abort this communicator and make a new "
-                     "one without it", t->rank, t->nranks, r, t->peer[r].pid);
-        else
+            return rcclx_team_follow(t, r, "");
+        if (!rcclx_life_dead(t->peer[r].life) || atomic_load(&id->state) == RCCLX_RANK_CLOSED)
             continue;
-        s = rcclx_team_break(t, state == RCCLX_RANK_FAILED && id->status == RCCLX_MISMATCH ? RCCLX_MISMATCH : RCCLX_PEER_LOST,
-                             text);
+        snprintf(text, sizeof(text), "rank %d of %d: rank %d (pid %d) has ended; abort this communicator and make a new one "
+                 "without it", t->rank, t->nranks, r, t->peer[r].pid);
+        s = rcclx_team_break(t, RCCLX_PEER_LOST, text);
     }
     return s;
 }
@@ -126,12 +148,17 @@ rcclx_status rcclx_team_start(rcclx_team *t)
     return rcclx_runner_create(t);
 }
 
+/* What is queued of an aborted team may stand behind another team's operation, in
+ * a stream or a group. It will not run, and it holds the team: nobody needs to
+ * wait for it. */
 void rcclx_team_drain(rcclx_team *t)
 {
-    const uint64_t last = atomic_load(&t->tickets);
+    const uint64_t last = atomic_load(&t->tickets), began = rcclx_clock_ns();
 
     while ((int64_t)(atomic_load_explicit(&t->serving, memory_order_acquire) - last) < 0) {
         const struct timespec nap = { 0, 100000 };
+        if (atomic_load(&t->aborted) && rcclx_clock_ns() - began > ABORT_NS)
+            return;
         nanosleep(&nap, NULL);
     }
 }
@@ -139,6 +166,6 @@ void rcclx_team_drain(rcclx_team *t)
 void rcclx_team_stop(rcclx_team *t)
 {
     if (t->segment.head && t->runner && !atomic_load(&t->broken) && !atomic_load(&t->aborted))
-        tell(t, RCCLX_RANK_CLOSED, RCCLX_OK, "");
+        tell(t, RCCLX_RANK_CLOSED, RCCLX_OK, "", t->rank);
     rcclx_runner_destroy(t);
 }

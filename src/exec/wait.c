@@ -104,6 +104,19 @@ static rcclx_status lost(rcclx_task *t, int r, const char *how)
     return rcclx_team_break(team, RCCLX_PEER_LOST, text);
 }
 
+rcclx_status rcclx_task_fail(rcclx_task *t, rcclx_status s)
+{
+    rcclx_team *team = t->op.team;
+    char what[160], text[RCCLX_ERROR_TEXT];
+    const rcclx_status broken = rcclx_team_broken(team);
+
+    if (broken != RCCLX_OK)
+        return broken;
+    rcclx_task_words(t, what, sizeof(what));
+    snprintf(text, sizeof(text), "rank %d of %d: %s: %.700s", team->rank, team->nranks, what, rcclx_last_error());
+    return rcclx_team_break(team, s, text);
+}
+
 static int waits_for(const rcclx_task *t)
 {
     return t->op.kind < RCCLX_COLL_COUNT ? rcclx_coll_waits_for(t) : t->op.root;
@@ -133,11 +146,9 @@ static rcclx_status peer_failed(rcclx_task *t)
             s = gone(t, r, true, "has destroyed its communicator");
         if (state != RCCLX_RANK_FAILED)
             continue;
-        char what[160], text[RCCLX_ERROR_TEXT];
+        char what[160];
         rcclx_task_words(t, what, sizeof(what));
-        const bool mismatch = id->status == RCCLX_MISMATCH;
-        snprintf(text, sizeof(text), "rank %d of %d: %s: rank %d failed: %.700s", team->rank, team->nranks, what, r, id->text);
-        return rcclx_team_break(team, mismatch ? RCCLX_MISMATCH : RCCLX_PEER_LOST, text);
+        return rcclx_team_follow(team, r, what);
     }
     return s;
 }
@@ -221,6 +232,8 @@ uint64_t rcclx_turn_take(rcclx_team *t)
 void rcclx_turn_wait(rcclx_team *t, uint64_t ticket)
 {
     for (uint32_t n = 0; atomic_load_explicit(&t->serving, memory_order_acquire) != ticket; n++) {
+        if (atomic_load_explicit(&t->aborted, memory_order_relaxed))
+            return; /* nothing of this team runs any more, so there is no order to keep */
         if (n < 1000) {
             rcclx_cpu_relax();
         } else if (n < 2000) {
@@ -234,6 +247,11 @@ void rcclx_turn_wait(rcclx_team *t, uint64_t ticket)
 
 void rcclx_turn_pass(rcclx_team *t)
 {
-    /* only who has the turn writes */
-    atomic_store_explicit(&t->serving, atomic_load_explicit(&t->serving, memory_order_relaxed) + 1, memory_order_release);
+    const uint64_t next = atomic_load_explicit(&t->serving, memory_order_relaxed) + 1;
+
+    /* only who has the turn writes, unless an abort has sent all of them on */
+    if (atomic_load_explicit(&t->aborted, memory_order_relaxed))
+        atomic_fetch_add(&t->serving, 1);
+    else
+        atomic_store_explicit(&t->serving, next, memory_order_release);
 }

@@ -128,8 +128,9 @@ typedef struct {
     uint64_t key;              /* the process's */
     _Atomic uint32_t reach;    /* RCCLX_REACH_*: what this rank can do with every other process */
     uint64_t cores[16];        /* the cores it may run on, a bit each */
-    uint64_t options;          /* hash of the options that must agree */
+    uint64_t options, tuning;  /* hashes of the options that must agree, and of the tuning table */
     int32_t  status;           /* why FAILED: a rcclx_status, and its text */
+    int32_t  origin;           /* the rank that failed first; others pass it on */
     char     text[RCCLX_ERROR_TEXT];
     _Alignas(64) _Atomic uint64_t now; /* what it is in: sig << 32 | peer + 1 (point-to-point outside a group) */
 } rcclx_ident;
