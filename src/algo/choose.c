@@ -103,7 +103,7 @@ static void decide(decision *d, const rcclx_shape *s, size_t nbytes, unsigned fa
     }
     d->forced = wish.forces && able > 0;
     d->forced_failed = wish.forces && able == 0;
-    const int tuned = d->forced ? -1 : row_of(d, rcclx_tune_find(rcclx_tune_table(), s, nbytes));
+    const int tuned = d->forced || m->untuned ? -1 : row_of(d, rcclx_tune_find(rcclx_tune_table(), s, nbytes));
     d->measured = tuned >= 0 && !d->rows[tuned].refused;
     for (int i = 0; i < d->nrows; i++) {
         candidate *c = &d->rows[i];

@@ -10,6 +10,7 @@
  * nothing behind: what was made is undone by the same function that destroys. */
 #include "comm/comm.h"
 
+#include "algo/tune.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -124,9 +125,11 @@ static void agree(rcclx_comm *c)
     uint32_t reach = RCCLX_REACH_CMA | RCCLX_REACH_ARENA;
     int ncores = 0;
 
+    rcclx_machine_default(&t->machine, t->nranks);
     t->one_process = true;
     for (int r = 0; r < t->nranks; r++) {
         reach &= atomic_load(&t->area[r]->ident.reach);
+        t->machine.untuned |= t->area[r]->ident.tuning != t->area[0]->ident.tuning;
         t->one_process &= t->area[r]->ident.key == t->area[0]->ident.key;
         for (int i = 0; i < 16; i++)
             cores[i] |= t->area[r]->ident.cores[i];
@@ -142,13 +145,15 @@ static void agree(rcclx_comm *c)
     t->quick = t->crowded || t->slot_max < 512 ? t->slot_max : 512;
     t->chunk = a->chunk >= 64u * RCCLX_MAX_RANKS ? a->chunk : 64u * RCCLX_MAX_RANKS;
     memcpy(t->algo, a->algo, sizeof(t->algo));
-    rcclx_machine_default(&t->machine, t->nranks);
     t->machine.ncores = ncores ? ncores : t->machine.ncores;
     t->machine.cache_bytes = a->cache_bytes;
+    t->machine.chunk_bytes = t->chunk;
     if (!t->cma)
         t->machine.cma_rate = 0;
     for (int r = 0; r < t->nranks; r++)
         t->peer[r].cma = t->cma && !t->peer[r].local;
+    if (t->machine.untuned && t->rank == 0)
+        RCCLX_ALERT("the ranks' tuning tables (RCCLX_TUNE_FILE) differ; none is used");
     if (t->area[0]->ident.options != t->area[t->rank]->ident.options)
         warn_of_difference(c, a->options);
 }
@@ -204,6 +209,7 @@ static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m)
     me->pid = rcclx_process()->pid;
     me->key = rcclx_process()->key;
     me->options = rcclx_option_agree_hash();
+    me->tuning = rcclx_tune_table()->hash;
     take_cores(me->cores);
     atomic_store(&me->reach, reach_peers(c, m));
     if (t->rank == 0)

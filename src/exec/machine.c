@@ -28,6 +28,6 @@ void rcclx_machine_default(rcclx_machine *m, int nranks)
         .local_rate = 30, .peer_rate = 15, .far_rate = 10,
         .cache_bytes = (size_t)cache(_SC_LEVEL2_CACHE_SIZE, 1 << 20) * 2,
         .cma_ns = 500, .cma_rate = 12,
-        .slot_bytes = RCCLX_LANE_BYTES,
+        .slot_bytes = RCCLX_LANE_BYTES, .chunk_bytes = 256 << 10,
     };
 }

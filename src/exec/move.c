@@ -167,6 +167,14 @@ static rcclx_status in_parts(const rcclx_runner *run, const rcclx_step *s, const
     return RCCLX_OK;
 }
 
+/* The length of a step whose operands are all slots: what the first, longest, block has in this piece. */
+static size_t slot_length(const rcclx_view *v, uint32_t piece)
+{
+    const rcclx_ref first = { .buf = RCCLX_IN, .rank = (uint16_t)v->rank };
+
+    return v->plan->cut == RCCLX_CUT_TABLE || !v->plan->pieced ? v->slot_count : cut_piece(v, block_range(v, &first, 0), piece).length;
+}
+
 int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, uint32_t piece, int block)
 {
     rcclx_runner *run = (rcclx_runner *)v;
@@ -174,13 +182,15 @@ int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, u
     const void *src[RCCLX_MAX_RANKS];
     void *dst[RCCLX_MAX_RANKS];
     uint64_t scalar[RCCLX_MAX_RANKS];
-    size_t count = v->slot_count;
+    size_t count = 0;
+    bool slots_only = true;
     bool far = false;
     const rcclx_ref *ref = &v->plan->refs[s->first];
     const bool premul = run->task->op.op == RCCLX_PREMUL;
 
     for (int i = 0; i < s->nsrc + s->ndst; i++) {
         o[i] = locate(run, l, s, &ref[i], block, piece, &count);
+        slots_only &= ref[i].buf == RCCLX_SCRATCH && s->proto == RCCLX_PROTO_SIMPLE;
         far |= !o[i].at;
         if (i >= s->nsrc) {
             dst[i - s->nsrc] = o[i].at;
@@ -190,6 +200,8 @@ int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, u
         if (premul)
             scalar[i] = ref[i].raw ? run->scalar[ref[i].rank] : one_of(run->task->op.type);
     }
+    if (slots_only)
+        count = slot_length(v, piece);
     if (!count)
         return 0;
     if (!far) {

@@ -72,7 +72,9 @@ static int choose(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsig
     const rcclx_team *t = p->team;
     const rcclx_shape s = { kind, t->nranks, t->rank, root };
     bool unfit = false;
-    const rcclx_algo *a = rcclx_algo_choose(&s, nbytes, facts, small, t->ordered, t->algo, &t->machine, &unfit);
+    /* all ranks reach each other, so sums keep the rank order unless the user asks for another algorithm */
+    const bool ordered = t->ordered || !*t->algo;
+    const rcclx_algo *a = rcclx_algo_choose(&s, nbytes, facts, small, ordered, t->algo, &t->machine, &unfit);
 
     if (unfit && !p->told) {
         p->told = true;

@@ -174,6 +174,8 @@ typedef struct {
     double cma_ns;        /* a process_vm_readv call, and its rate; 0 rate: not allowed */
     double cma_rate;
     size_t slot_bytes;    /* bytes a scratch lane holds */
+    size_t chunk_bytes;   /* bytes of the message in one round of staging; 0: as many as fit */
+    bool   untuned;       /* the ranks' tuning tables differ: leave them out */
 } rcclx_machine;
 
 /* Facts the headers of an operation told every rank. */

@@ -224,9 +224,11 @@ static size_t footprint(const rcclx_plan *p, size_t nbytes)
     return most;
 }
 
-static int count_pieces(const rcclx_plan *p, size_t nbytes, size_t slot_bytes)
+static int count_pieces(const rcclx_plan *p, size_t nbytes, const rcclx_machine *m)
 {
-    const size_t slot = p->nslots ? slot_bytes / p->nslots : slot_bytes;
+    const size_t lane = p->nslots ? m->slot_bytes / p->nslots : m->slot_bytes;
+    const size_t round = m->chunk_bytes && p->nblocks ? m->chunk_bytes / p->nblocks : lane;
+    const size_t slot = round < lane ? round : lane;
     const size_t block = rcclx_ranks_block_bytes(p, nbytes, 0);
     const size_t n = p->pieced && slot ? (block + slot - 1) / slot : 1;
 
@@ -269,7 +271,7 @@ double rcclx_plan_price(const rcclx_algo *a, const rcclx_shape *s, size_t nbytes
         return HUGE_VAL;
     walk w = {
         .m = m, .plans = plans, .n = s->nranks, .nbytes = nbytes,
-        .npieces = count_pieces(&plans[0], nbytes, m->slot_bytes),
+        .npieces = count_pieces(&plans[0], nbytes, m),
         .far = footprint(&plans[0], nbytes) > m->cache_bytes,
         .in_mapped = (facts & RCCLX_FACT_IN_MAPPED) != 0,
         .out_mapped = (facts & RCCLX_FACT_OUT_MAPPED) != 0,
