@@ -65,9 +65,10 @@ int perf_type_find(const char *name)
     static const struct {
         const char *name;
         int         type;
-    } also[] = {{"float16", ncclFloat16}, {"fp16", ncclFloat16},      {"f16", ncclFloat16},     {"float32", ncclFloat32},
-                {"fp32", ncclFloat32},    {"f32", ncclFloat32},       {"float64", ncclFloat64}, {"fp64", ncclFloat64},
-                {"f64", ncclFloat64},     {"bf16", ncclBfloat16},     {"char", ncclInt8},       {"int", ncclInt32},
+    } also[] = {{"float16", ncclFloat16}, {"fp16", ncclFloat16}, {"f16", ncclFloat16},
+                {"float32", ncclFloat32}, {"fp32", ncclFloat32}, {"f32", ncclFloat32},
+                {"float64", ncclFloat64}, {"fp64", ncclFloat64}, {"f64", ncclFloat64},
+                {"bf16", ncclBfloat16},   {"char", ncclInt8},    {"int", ncclInt32},
                 {"fp8_e4m3", ncclFloat8e4m3}, {"fp8_e5m2", ncclFloat8e5m2}};
 
     for (int t = 0; t < ncclNumTypes; t++)

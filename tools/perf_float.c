@@ -19,10 +19,10 @@ uint16_t perf_float_bits(int type, double x)
     const int least    = type == ncclBfloat16 ? -126 : type == ncclFloat8e4m3 ? -6 : -14;
     const int top      = type == ncclFloat16 || type == ncclBfloat16 ? 15 : 7;
     int       e;
-    double    units;
+    unsigned  units;
 
     frexp(x, &e);
     e = x == 0 || e - 1 < least ? least : e - 1;
-    units = rint(ldexp(fabs(x), mantissa - e));
-    return (uint16_t)(((unsigned)signbit(x) ? 1u << top : 0u) | ((unsigned)units + ((unsigned)(e - least) << mantissa)));
+    units = (unsigned)rint(ldexp(fabs(x), mantissa - e)) + ((unsigned)(e - least) << mantissa);
+    return (uint16_t)(units | (signbit(x) ? 1u << top : 0u));
 }

@@ -146,13 +146,13 @@ int perf_json_write(const perf_report *r)
 {
     const char *path = r->config->json_file;
     FILE       *f    = path ? fopen(path, "we") : stdout;
-    int         bad;
+    bool        bad;
 
     if (!f)
         return tool_fail("perf", "%s: %s", path, strerror(errno));
     put_report(f, r);
-    bad = ferror(f);
-    if (path ? fclose(f) : fflush(f))
-        bad = 1;
+    bad = fflush(f) || ferror(f);
+    if (path && fclose(f))
+        bad = true;
     return bad ? tool_fail("perf", "%s: %s", path ? path : "standard output", strerror(errno)) : TOOL_OK;
 }

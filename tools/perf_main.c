@@ -73,7 +73,8 @@ static int help(const perf_config *c)
         printf(" %s", op->word);
     fputs(c->tests ? "" : "\n\n", stdout);
     tool_options_print(stdout, c->tests ? tests_options : perf_options);
-    fputs(c->tests ? "\nDefaults: -b 32M -e 32M, one rank" : "\nDefaults: -b 8 -e 16M -f 2, as many ranks as cores", stdout);
+    fputs(c->tests ? "\nDefaults: -b 32M -e 32M, one rank" : "\nDefaults: -b 8 -e 16M -f 2, as many ranks as cores",
+          stdout);
     fputs(" unless started by torchrun, mpirun, srun or\n"
           "rcclx run, whose rank this process then is. Environment: NCCL_TESTS_MIN_BW=x fails the run\n"
           "if the average bus bandwidth is below 0.9 x.\n"
@@ -94,8 +95,8 @@ static int set_type(const tool_args *a, perf_config *c)
     for (int t = 0; t < ncclNumTypes; t++)
         names[t] = perf_type_name(t);
     near = tool_nearest(a->value, names, ncclNumTypes);
-    return tool_usage(a->who, "%s %s: no such type%s%s (see --help)", a->asked, a->value, near ? "; the nearest is " : "",
-                      near ? near : "");
+    return tool_usage(a->who, "%s %s: no such type%s%s (see --help)", a->asked, a->value,
+                      near ? "; the nearest is " : "", near ? near : "");
 }
 
 static int set_redop(const tool_args *a, perf_config *c)
@@ -281,7 +282,8 @@ int tool_perf(int argc, char **argv, const char *collective)
         c.warmup = 1;
         c.op     = perf_op_find(collective);
         if (!c.op)
-            return tool_usage("perf", "called as %s_perf, which is no known collective (see rcclx perf --help)", collective);
+            return tool_usage("perf", "called as %s_perf, which is no known collective (see rcclx perf --help)",
+                              collective);
         a.options = tests_options;
     }
     while (code == TOOL_OK && (id = tool_args_next(&a)) != TOOL_ARGS_END) {

@@ -56,8 +56,8 @@ void perf_table_head(const perf_report *r)
 void perf_table_rank(const perf_report *r, const perf_rank_info *info)
 {
     if (r->out)
-        fprintf(r->out, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", info->rank, 0, info->pid, info->host,
-                0, "host", info->model);
+        fprintf(r->out, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", info->rank, 0, info->pid,
+                info->host, 0, "host", info->model);
 }
 
 static const char *columns_of(const perf_report *r)
@@ -69,12 +69,12 @@ void perf_table_columns(const perf_report *r)
 {
     if (!r->out)
         return;
-    fprintf(r->out, "#\n# %10s  %12s  %8s  %6s  %6s           %s                       %s          \n", "", "", "", "", "",
-            placements[0], placements[1]);
+    fprintf(r->out, "#\n# %10s  %12s  %8s  %6s  %6s           %s                       %s          \n", "", "", "",
+            "", "", placements[0], placements[1]);
     fprintf(r->out, "# %10s  %12s  %8s  %6s  %6s  %s  %s %s\n", "size", "count", "type", "redop", "root",
             columns_of(r) + 2, columns_of(r) + 2, r->config->timestamp ? "timestamp" : "");
-    fprintf(r->out, "# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "(B)", "(elements)", "", "",
-            "", "(us)", r->nsides > 1 ? "(us)" : "(GB/s)", r->nsides > 1 ? "" : "(GB/s)", "", "(us)",
+    fprintf(r->out, "# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "(B)", "(elements)",
+            "", "", "", "(us)", r->nsides > 1 ? "(us)" : "(GB/s)", r->nsides > 1 ? "" : "(GB/s)", "", "(us)",
             r->nsides > 1 ? "(us)" : "(GB/s)", r->nsides > 1 ? "" : "(GB/s)", "");
     fflush(r->out);
 }

@@ -91,7 +91,8 @@ static void kinds_of(const rcclx_algo *a, char *text, size_t n)
 
 static void put_driver(const char *name, const tool_probe *p)
 {
-    printf("  %-6s %s: %s\n", name, p->works ? "driver found, not used by this build (host memory only)" : "no", p->why);
+    printf("  %-6s %s: %s\n", name, p->works ? "driver found, not used by this build (host memory only)" : "no",
+           p->why);
 }
 
 static void put_devices(const facts *f)

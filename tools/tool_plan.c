@@ -67,7 +67,8 @@ static int set_collective(const tool_args *a, question *q)
         return tool_usage("plan", "unknown collective '%s'%s%s (see --help)", a->value, near ? "; the nearest is " : "",
                           near ? near : "");
     if (kind >= RCCLX_COLL_COUNT)
-        return tool_usage("plan", "%s goes to one peer directly: there is no plan for it", rcclx_kind_word((rcclx_kind)kind));
+        return tool_usage("plan", "%s goes to one peer directly: there is no plan for it",
+                          rcclx_kind_word((rcclx_kind)kind));
     q->shape.kind = (rcclx_kind)kind;
     q->chosen     = true;
     return TOOL_OK;
@@ -85,7 +86,8 @@ static int set_type(const tool_args *a, question *q)
         }
     }
     near = tool_nearest(a->value, words, RCCLX_TYPE_COUNT);
-    return tool_usage("plan", "--type %s: no such type%s%s", a->value, near ? "; the nearest is " : "", near ? near : "");
+    return tool_usage("plan", "--type %s: no such type%s%s", a->value, near ? "; the nearest is " : "",
+                      near ? near : "");
 }
 
 static int set_facts(const tool_args *a, question *q)
@@ -109,7 +111,7 @@ static int set_algo(const tool_args *a, question *q)
         q->forced = a->value;
         return TOOL_OK;
     }
-    while (rcclx_algos[n] && n < 32) {
+    while (n < 32 && rcclx_algos[n]) {
         words[n] = rcclx_algos[n]->name;
         n++;
     }
@@ -168,8 +170,8 @@ static int check(question *q)
     if (q->rank >= q->shape.nranks)
         return tool_usage("plan", "--rank %d: the ranks are 0 to %d", q->rank, q->shape.nranks - 1);
     if (q->nbytes % size)
-        return tool_usage("plan", "--size %zu: %s elements have %zu bytes, so the nearest sizes are %zu and %zu", q->nbytes,
-                          rcclx_type_name(q->type), size, q->nbytes - q->nbytes % size,
+        return tool_usage("plan", "--size %zu: %s elements have %zu bytes, so the nearest sizes are %zu and %zu",
+                          q->nbytes, rcclx_type_name(q->type), size, q->nbytes - q->nbytes % size,
                           q->nbytes - q->nbytes % size + size);
     if (q->json && q->svg)
         return tool_usage("plan", "--json and --svg: one of them");
