@@ -109,7 +109,7 @@ typedef struct {
 } rcclx_message;
 
 typedef struct {
-    rcclx_counter piped;   /* bytes put in the pipe since the start (writer: sender) */
+    rcclx_counter piped;   /* halves of the pipe filled since the start (writer: sender) */
     rcclx_message slots[RCCLX_FIFO_SLOTS];
     _Alignas(4096) unsigned char pipe[2][RCCLX_PIPE_BYTES];
 } rcclx_fifo;
@@ -132,7 +132,7 @@ typedef struct {
     int32_t  status;           /* why FAILED: a rcclx_status, and its text */
     int32_t  origin;           /* the rank that failed first; others pass it on */
     char     text[RCCLX_ERROR_TEXT];
-    _Alignas(64) _Atomic uint64_t now; /* what it is in: sig << 32 | peer + 1 (point-to-point outside a group) */
+    _Alignas(64) _Atomic uint64_t now; /* what it is in, RCCLX_NOW of exec/task.h; 0: nothing */
 } rcclx_ident;
 
 typedef struct {
@@ -140,7 +140,7 @@ typedef struct {
     rcclx_counter done;                       /* last operation finished */
     rcclx_counter lane[RCCLX_NLANES];         /* operation << 32 | piece << 10 | phase */
     rcclx_counter taken[RCCLX_MAX_RANKS];     /* messages taken from each rank */
-    rcclx_counter drained[RCCLX_MAX_RANKS];   /* bytes taken from each rank's pipe to me */
+    rcclx_counter drained[RCCLX_MAX_RANKS];   /* halves taken from each rank's pipe to me */
     rcclx_header  header[RCCLX_NSLOTS];
     _Alignas(64) uint64_t table[2][RCCLX_MAX_RANKS][2]; /* all-to-all-v: offset and bytes for each peer */
     _Alignas(4096) unsigned char slot[RCCLX_NSLOTS][RCCLX_SLOT_BYTES];
