@@ -2,6 +2,8 @@
  * its names, in each of them; the weak names give way to a tool's own; texts,
  * version and settings answer as programs expect. */
 #include "check.h"
+
+#include "base/option.h"
 #include "nccl.h"
 #include "rccl/rccl.h"
 #include "rcclx.h"
@@ -257,8 +259,10 @@ static int env_rank_main(int rank, int n, void *arg)
     set_number("RANK", rank);
     set_number("WORLD_SIZE", n);
     set_number("LOCAL_RANK", rank);
-    set_number("MASTER_PORT", *(const int *)arg - 1);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    if (arg) {
+        set_number("MASTER_PORT", *(const int *)arg - 1);
+        setenv("MASTER_ADDR", "127.0.0.1", 1);
+    }
     if (!CHECK(rcclxCommInitEnv(&c, NULL) == ncclSuccess, "rank %d: %s", rank, ncclGetLastError(NULL)))
         return 1;
     const bool good = ncclAllReduce(&sum, &sum, 1, ncclInt, ncclSum, c, NULL) == ncclSuccess && sum == n * (n + 1) / 2;
@@ -273,13 +277,33 @@ TEST(a_job_meets_by_its_environment_alone)
 
     forget_launchers();
     REQUIRE(port > 1, "no port");
-    CHECK(run_ranks_as_processes(3, env_rank_main, &port) == 0, "ranks failed");
-
+    CHECK(run_ranks_as_processes(3, env_rank_main, &port) == 0, "ranks failed that meet at an address");
+    CHECK(run_ranks_as_processes(3, env_rank_main, NULL) == 0, "ranks failed that meet by the launcher's name of the job");
     CHECK(rcclxCommInitEnv(&c, NULL) == ncclSuccess && ncclCommDestroy(c) == ncclSuccess, "alone: %s", ncclGetLastError(NULL));
+}
+
+TEST(a_rank_that_nobody_joins_gives_up_and_says_who_is_missing)
+{
+    ncclComm_t c = NULL;
+
+    forget_launchers();
     setenv("RANK", "0", 1);
     setenv("WORLD_SIZE", "2", 1);
-    CHECK(rcclxCommInitEnv(&c, NULL) == ncclInvalidUsage, "two ranks and no place passed");
-    CHECK(strstr(ncclGetLastError(NULL), "NCCL_COMM_ID=host:port"), "%s", ncclGetLastError(NULL));
+    setenv("RCCLX_INIT_TIMEOUT", "0.5", 1);
+    rcclx_option_reload();
+    deadline(30);
+    CHECK(rcclxCommInitEnv(&c, NULL) == ncclRemoteError, "%s", ncclGetLastError(NULL));
+    deadline(0);
+    CHECK(strstr(ncclGetLastError(NULL), "rank 1") || strstr(ncclGetLastError(NULL), "ranks 1"), "%s", ncclGetLastError(NULL));
+
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", "65535", 1);
+    CHECK(rcclxCommInitEnv(&c, NULL) == ncclInvalidUsage, "passed");
+    CHECK(strstr(ncclGetLastError(NULL), "MASTER_PORT=65535"), "%s", ncclGetLastError(NULL));
+    unsetenv("MASTER_ADDR");
+    unsetenv("MASTER_PORT");
+    unsetenv("RCCLX_INIT_TIMEOUT");
+    rcclx_option_reload();
     forget_launchers();
 }
 
