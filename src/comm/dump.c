@@ -24,7 +24,7 @@ static const char *way_to(const rcclx_team *t, int r)
 
 static const char *rank_state(uint32_t s)
 {
-    static const char *const names[] = { "absent", "here", "ready", "closed", "failed" };
+    static const char *const names[] = { "absent", "unfit", "ready", "closed", "failed" };
 
     return s < 5 ? names[s] : "?";
 }

@@ -30,6 +30,7 @@ static void undo(rcclx_team *t);
 
 typedef struct {
     rcclx_comm     *comm;
+    void          **handle;  /* the caller's, taken back when a blocking init fails */
     rcclx_unique_id id;
     bool            serve;   /* rank 0 with NCCL_COMM_ID: open the root */
     uint64_t        token;   /* what peers read to try the way to this process */
@@ -158,7 +159,8 @@ static void agree(rcclx_comm *c)
         warn_of_difference(c, a->options);
 }
 
-/* Wait until every rank is READY; name those that are not. */
+/* Wait until every rank is READY, or was: it may have met a failure already, which
+ * the first operation tells. Name those that are not. */
 static rcclx_status all_ready(rcclx_comm *c, uint64_t began, double timeout)
 {
     rcclx_team *t = &c->team;
@@ -167,12 +169,12 @@ static rcclx_status all_ready(rcclx_comm *c, uint64_t began, double timeout)
     for (int r = 0; r < t->nranks;) {
         const rcclx_ident *id = &t->area[r]->ident;
         const uint32_t state = atomic_load_explicit(&id->state, memory_order_acquire);
-        if (state == RCCLX_RANK_READY || state == RCCLX_RANK_CLOSED) {
+        if (state >= RCCLX_RANK_READY) {
             r++;
             ms = 0;
             continue;
         }
-        if (state == RCCLX_RANK_FAILED)
+        if (state == RCCLX_RANK_UNFIT)
             return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d failed: %.700s", c->rank, c->nranks, r, id->text);
         if (atomic_load(&t->aborted))
             return RCCLX_ABORTED;
@@ -239,7 +241,8 @@ static rcclx_status meet_and_attach(job *j)
             id->status = (int32_t)s;
             snprintf(id->text, sizeof(id->text), "%s", rcclx_last_error());
         }
-        atomic_store_explicit(&id->state, s == RCCLX_OK ? RCCLX_RANK_READY : RCCLX_RANK_FAILED, memory_order_release);
+        uint32_t absent = RCCLX_RANK_ABSENT; /* or FAILED: aborted meanwhile */
+        atomic_compare_exchange_strong(&id->state, &absent, s == RCCLX_OK ? RCCLX_RANK_READY : RCCLX_RANK_UNFIT);
     }
     rcclx_meeting_fini(&m);
     if (s == RCCLX_OK)
@@ -331,7 +334,7 @@ rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *i
     c->team.last = undo;
     c->team.holders = 2; /* the table's and the set-up's */
     pthread_mutex_init(&c->lock, NULL);
-    *j = (job){ .comm = c, .id = *id, .began = rcclx_clock_ns() };
+    *j = (job){ .comm = c, .handle = handle, .id = *id, .began = rcclx_clock_ns() };
     rcclx_random(&j->token, sizeof(j->token));
     rcclx_status s = RCCLX_OK;
     if (rcclx_algo_list_check(rcclx_option_str(RCCLX_OPT_ALGO), bad, sizeof(bad)) ||

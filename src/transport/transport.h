@@ -114,7 +114,8 @@ typedef struct {
     _Alignas(4096) unsigned char pipe[2][RCCLX_PIPE_BYTES];
 } rcclx_fifo;
 
-typedef enum { RCCLX_RANK_ABSENT, RCCLX_RANK_HERE, RCCLX_RANK_READY, RCCLX_RANK_CLOSED, RCCLX_RANK_FAILED } rcclx_rank_state;
+/* UNFIT: its set-up failed. CLOSED and FAILED: it was ready before. */
+typedef enum { RCCLX_RANK_ABSENT, RCCLX_RANK_UNFIT, RCCLX_RANK_READY, RCCLX_RANK_CLOSED, RCCLX_RANK_FAILED } rcclx_rank_state;
 
 enum {
     RCCLX_REACH_CMA   = 1 << 0, /* the kernel reads their memory for me */
