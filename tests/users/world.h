@@ -38,6 +38,7 @@ static inline world *world_open(void)
         exit(99);
     }
     setenv("NCCL_DEBUG", "NONE", 0); /* these tests make errors on purpose */
+    setenv("RCCLX_INIT_TIMEOUT", "30", 0);
     return w;
 }
 
@@ -53,7 +54,7 @@ static inline ncclUniqueId world_id(world *w, int slot, int rank)
         CHECK(ncclGetUniqueId(&w->slot[slot].id) == ncclSuccess, "no id: %s", ncclGetLastError(NULL));
         atomic_store(&w->slot[slot].here, 1);
     }
-    CHECK(WAIT_FOR(atomic_load(&w->slot[slot].here), 30), "rank 0 made no id for slot %d", slot);
+    CHECK(WAIT_FOR(atomic_load(&w->slot[slot].here), 10), "rank 0 made no id for slot %d", slot);
     return w->slot[slot].id;
 }
 
