@@ -118,6 +118,19 @@ static void warn_of_difference(const rcclx_comm *c, const char *theirs)
     }
 }
 
+/* Ranks that count from different numbers would wait for each other for ever. */
+static rcclx_status same_start(const rcclx_team *t)
+{
+    const uint64_t mine = t->area[t->rank]->ident.start;
+
+    for (int r = 0; r < t->nranks; r++)
+        if (t->area[r]->ident.start != mine)
+            return RCCLX_FAIL(RCCLX_USAGE, "rank %d of %d: RCCLX_SEQ_START is %llu here and %llu on rank %d; set it on all ranks "
+                              "alike", t->rank, t->nranks, (unsigned long long)mine,
+                              (unsigned long long)t->area[r]->ident.start, r);
+    return RCCLX_OK;
+}
+
 static void agree(rcclx_comm *c)
 {
     rcclx_team *t = &c->team;
@@ -212,6 +225,7 @@ static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m)
     me->key = rcclx_process()->key;
     me->options = rcclx_option_agree_hash();
     me->tuning = rcclx_tune_table()->hash;
+    me->start = (uint64_t)rcclx_option_int(RCCLX_OPT_SEQ_START);
     take_cores(me->cores);
     atomic_store(&me->reach, reach_peers(c, m));
     if (t->rank == 0)
@@ -247,6 +261,8 @@ static rcclx_status meet_and_attach(job *j)
     rcclx_meeting_fini(&m);
     if (s == RCCLX_OK)
         s = all_ready(c, j->began, timeout);
+    if (s == RCCLX_OK)
+        s = same_start(&c->team);
     if (s == RCCLX_OK)
         agree(c);
     return s;

@@ -130,6 +130,7 @@ typedef struct {
     _Atomic uint32_t reach;    /* RCCLX_REACH_*: what this rank can do with every other process */
     uint64_t cores[16];        /* the cores it may run on, a bit each */
     uint64_t options, tuning;  /* hashes of the options that must agree, and of the tuning table */
+    uint64_t start;            /* number of operations before the first: RCCLX_SEQ_START */
     int32_t  status;           /* why FAILED: a rcclx_status, and its text */
     int32_t  origin;           /* the rank that failed first; others pass it on */
     char     text[RCCLX_ERROR_TEXT];
