@@ -28,8 +28,8 @@ bool rcclx_algo_fits(const rcclx_algo *a, const rcclx_shape *s, unsigned facts, 
 
 /* Which algorithm for this operation: the forced one if it fits (otherwise
  * *forced_failed is set, for the log), else the cheapest that fits by price;
- * points of the tuning table replace the model where they apply. Never NULL for
- * n >= 1: `staged` fits everything. `forced` is a list as NCCL_ALGO and
+ * points of the tuning table replace the model where they apply. `staged` fits
+ * everything; NULL: no memory to compare. `forced` is a list as NCCL_ALGO and
  * RCCLX_ALGO take it: "ring", "ring,tree", "^tree", "allreduce:ring;broadcast:tree";
  * "" forces nothing. */
 const rcclx_algo *rcclx_algo_choose(const rcclx_shape *s, size_t nbytes, unsigned facts, bool small, bool ordered,

@@ -60,7 +60,7 @@ typedef struct {
 typedef struct {
     candidate rows[MOST];
     int       nrows, chosen;
-    bool      forced, forced_failed, measured;
+    bool      forced, forced_failed, measured, nomem;
 } decision;
 
 static int cheapest(const decision *d, bool wished)
@@ -110,6 +110,8 @@ static void decide(decision *d, const rcclx_shape *s, size_t nbytes, unsigned fa
         const bool matters = !c->refused && (c->wished || !d->forced) && !d->measured && !(d->forced && able == 1);
         c->ns = matters || (all && !c->refused) ? rcclx_plan_price(rcclx_algos[i], s, nbytes, facts, m) : 0;
     }
+    for (int i = 0; i < d->nrows; i++)
+        d->nomem |= isnan(d->rows[i].ns);
     d->chosen = d->measured ? tuned : cheapest(d, d->forced);
 }
 
@@ -121,6 +123,8 @@ const rcclx_algo *rcclx_algo_choose(const rcclx_shape *s, size_t nbytes, unsigne
     decide(&d, s, nbytes, facts, small, ordered, forced, m, false);
     if (forced_failed)
         *forced_failed = d.forced_failed;
+    if (d.nomem)
+        return NULL; /* the other ranks know all prices: a choice among fewer may differ from theirs */
     return d.chosen >= 0 ? rcclx_algos[d.chosen] : &rcclx_algo_staged;
 }
 

@@ -101,6 +101,8 @@ static rcclx_status report(rcclx_comm *c, int coll, uint64_t count, int type, in
     bool              unfit  = false;
     const rcclx_algo *a = rcclx_algo_choose(&shape, nbytes, facts, small, c->team.ordered, c->team.algo, &c->team.machine, &unfit);
 
+    if (!a)
+        return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: %s: no memory to compare the algorithms", c->rank, call);
     *algo = 0;
     while (rcclx_algos[*algo] && rcclx_algos[*algo] != a)
         ++*algo;

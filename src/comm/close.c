@@ -112,8 +112,9 @@ rcclx_status rcclx_comm_abort(const void *handle)
 
     if (!c)
         return s;
-    rcclx_team_abort(&c->team);
+    atomic_store(&c->team.aborted, 1); /* ends set-up; the team can tell its peers only after it */
     wait_for_set_up(c);
+    rcclx_team_abort(&c->team);
     return close_handle(c, "ncclCommAbort", "Abort");
 }
 

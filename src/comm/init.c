@@ -268,11 +268,13 @@ static rcclx_status meet_and_attach(job *j)
     return s;
 }
 
-/* The handle and the table's hold, unless somebody has destroyed it meanwhile. */
-static void take_back(rcclx_comm *c)
+/* The handle and the table's hold, unless somebody has destroyed it meanwhile. The
+ * caller's copy goes too: he may be about to abort what he has. */
+static void take_back(job *j)
 {
-    if (rcclx_handle_close(c, 0))
-        rcclx_team_let_go(&c->team);
+    *j->handle = NULL;
+    if (rcclx_handle_close(j->comm, 0))
+        rcclx_team_let_go(&j->comm->team);
 }
 
 static rcclx_status run(void *arg)
@@ -294,10 +296,10 @@ static rcclx_status run(void *arg)
         c->failure = s;
         atomic_store_explicit(&c->state, RCCLX_COMM_FAILED, memory_order_release);
     }
-    rcclx_mem_free(j);
     /* a blocking init that failed leaves no communicator; a non-blocking one's handle is the user's to abort */
     if (s != RCCLX_OK && c->config.blocking)
-        take_back(c);
+        take_back(j);
+    rcclx_mem_free(j);
     rcclx_team_let_go(&c->team);
     return s;
 }
@@ -308,7 +310,7 @@ static void drop(void *arg)
     job *j = arg;
 
     atomic_store(&j->comm->state, RCCLX_COMM_FAILED);
-    take_back(j->comm);
+    take_back(j);
     rcclx_team_let_go(&j->comm->team);
     rcclx_mem_free(j);
 }

@@ -465,7 +465,7 @@ rcclx_status rcclx_group_simulate(double *us)
         bool unfit;
         const rcclx_algo *a = rcclx_algo_choose(&shape, nbytes, facts, nbytes <= t->slot_max, true, t->algo,
                                                 &t->machine, &unfit);
-        ns += rcclx_plan_price(a, &shape, nbytes, facts, &t->machine);
+        ns += a ? rcclx_plan_price(a, &shape, nbytes, facts, &t->machine) : 0;
     }
     if (us)
         *us = ns * 1e-3;

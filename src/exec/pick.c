@@ -76,6 +76,8 @@ static int choose(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsig
     const bool ordered = t->ordered || !*t->algo;
     const rcclx_algo *a = rcclx_algo_choose(&s, nbytes, facts, small, ordered, t->algo, &t->machine, &unfit);
 
+    if (!a)
+        return -1;
     if (unfit && !p->told) {
         p->told = true;
         RCCLX_INFO_LOG(TUNING, "rank %d: %s of %zu bytes: the algorithm asked for (%s) does not fit, %s runs", t->rank,
@@ -95,6 +97,8 @@ const rcclx_plan *rcclx_pick_plan(rcclx_pick *p, rcclx_kind kind, int root, size
 
     if (!*c)
         *c = (uint8_t)(choose(p, kind, root, class < 63 ? (size_t)1 << class : nbytes, facts, small) + 1);
+    if (!*c)
+        return NULL;
     return plan_of(p, *c - 1, kind, root);
 }
 

@@ -267,8 +267,10 @@ double rcclx_plan_price(const rcclx_algo *a, const rcclx_shape *s, size_t nbytes
 {
     rcclx_plan *plans;
 
-    if (m->ncores < 1 || rcclx_ranks_build(a, s, &plans) != RCCLX_OK)
+    if (m->ncores < 1)
         return HUGE_VAL;
+    if (rcclx_ranks_build(a, s, &plans) != RCCLX_OK)
+        return NAN; /* no memory: not a price, or ranks would choose differently */
     walk w = {
         .m = m, .plans = plans, .n = s->nranks, .nbytes = nbytes,
         .npieces = count_pieces(&plans[0], nbytes, m),
@@ -276,7 +278,7 @@ double rcclx_plan_price(const rcclx_algo *a, const rcclx_shape *s, size_t nbytes
         .in_mapped = (facts & RCCLX_FACT_IN_MAPPED) != 0,
         .out_mapped = (facts & RCCLX_FACT_OUT_MAPPED) != 0,
     };
-    const double ns = open_walk(&w) ? m->call_ns + price(&w) : HUGE_VAL;
+    const double ns = open_walk(&w) ? m->call_ns + price(&w) : NAN;
     close_walk(&w);
     rcclx_ranks_free(plans, s->nranks);
     return ns;
