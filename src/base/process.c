@@ -3,6 +3,8 @@
 #include "base/process.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -10,6 +12,7 @@
 
 static rcclx_process_state state;
 static pthread_once_t      once = PTHREAD_ONCE_INIT;
+static atomic_bool         made;
 
 void rcclx_random(void *buf, unsigned nbytes)
 {
@@ -58,10 +61,13 @@ static void first(void)
 {
     fill();
     pthread_atfork(NULL, NULL, fill);
+    atomic_store_explicit(&made, true, memory_order_release);
 }
 
 rcclx_process_state *rcclx_process(void)
 {
-    pthread_once(&once, first);
+    /* asked by every operation */
+    if (__builtin_expect(!atomic_load_explicit(&made, memory_order_acquire), 0))
+        pthread_once(&once, first);
     return &state;
 }

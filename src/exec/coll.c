@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 
 enum { NEW, CREDIT, PUBLISH, OPEN, RUN };
+enum { CLAIM_BYTES = 1024 };
 
 static uint32_t signature(const rcclx_op *op)
 {
@@ -120,7 +121,7 @@ static rcclx_status mismatch(rcclx_runner *run, int r, const rcclx_header *h)
 static int header_of(rcclx_view *v, int r)
 {
     rcclx_runner *run = (rcclx_runner *)v;
-    rcclx_header *h = v->header[r];
+    rcclx_header *h = header_slot(run->team, r, run->seq);
 
     if (!gp_reached(&h->seq, run->seq))
         return 0;
@@ -189,8 +190,10 @@ static void put_data(rcclx_runner *run, rcclx_header *h)
         memcpy(h->data, run->task->op.in, run->in_bytes);
         return;
     }
+    unsigned char *slot = run->team->area[run->team->rank]->slot[run->seq % RCCLX_NSLOTS];
     h->flags |= RCCLX_HDR_DATA;
-    rcclx_copy(run->team->area[run->team->rank]->slot[run->seq % RCCLX_NSLOTS], run->task->op.in, run->in_bytes, 0);
+    rcclx_copy(slot, run->task->op.in, run->in_bytes, 0);
+    gp_demote(slot, run->in_bytes);
 }
 
 /* quick: the header's cache line may hold the data itself. */
@@ -223,8 +226,13 @@ static void publish_header(rcclx_runner *run, bool quick)
             put_data(run, h);
     }
     run->published = true;
+    run->my_flags = h->flags; /* reading them back later would fetch the line again */
     gp_publish(&h->seq, run->seq);
     rcclx_team_ring(t);
+    /* the next operation's lines were last read by the peers; have them back before it starts */
+    gp_claim(header_slot(t, t->rank, run->seq + 1), sizeof(*h));
+    if (run->my_flags & RCCLX_HDR_DATA)
+        gp_claim(t->area[t->rank]->slot[(run->seq + 1) % RCCLX_NSLOTS], run->in_bytes < CLAIM_BYTES ? run->in_bytes : CLAIM_BYTES);
 }
 
 static void publish(rcclx_view *v)
@@ -263,8 +271,6 @@ static void begin(rcclx_task *task)
     v->waiting = RCCLX_ALL;
     v->npieces = v->nlanes = 1;
     v->slot_count = 0;
-    for (int r = 0; r < t->nranks; r++)
-        v->header[r] = header_slot(t, r, run->seq);
     v->slot[t->rank] = (char *)t->area[t->rank]->slot[run->seq % RCCLX_NSLOTS];
     if (op->kind == RCCLX_ALL_TO_ALLV) {
         run->in_bytes = table_span(op->scounts, op->sdispls, t->nranks, size);
@@ -345,7 +351,7 @@ static void reach_peers(rcclx_runner *run)
     const rcclx_op *op = &run->task->op;
 
     for (int r = 0; r < t->nranks; r++) {
-        const rcclx_header *h = v->header[r];
+        const rcclx_header *h = header_slot(run->team, r, run->seq);
         run->place_in[r] = h->in;
         run->place_out[r] = h->out;
         v->in[r] = v->out[r] = NULL;
@@ -371,8 +377,8 @@ static rcclx_status read_tables(rcclx_runner *run)
     for (int r = 0; r < t->nranks; r++) {
         const uint64_t *row = t->area[r]->table[run->seq & 1][t->rank];
         v->peer_displ[r] = row[0];
-        if (v->header[r]->count > run->largest)
-            run->largest = v->header[r]->count;
+        if (header_slot(t, r, run->seq)->count > run->largest)
+            run->largest = header_slot(t, r, run->seq)->count;
         if (row[1] == v->rcounts[r])
             continue;
         snprintf(text, sizeof(text), "rank %d: AlltoAllv (collective number %llu): expects %zu elements from rank %d, which "
@@ -392,7 +398,7 @@ static rcclx_status open_and_choose(rcclx_runner *run)
     bool one = t->one_process;
 
     for (int r = 0; r < t->nranks; r++) {
-        const uint32_t flags = v->header[r]->flags;
+        const uint32_t flags = r == t->rank ? run->my_flags : header_slot(t, r, run->seq)->flags;
         any |= flags;
         all &= flags | (others_read_mine(op, r) ? 0 : RCCLX_HDR_DATA);
     }

@@ -39,7 +39,6 @@ struct rcclx_view {
     int      waiting;               /* the peer a lane waits for, RCCLX_ALL none */
     char    *in[RCCLX_MAX_RANKS], *out[RCCLX_MAX_RANKS];
     char    *slot[RCCLX_MAX_RANKS]; /* LL: data of this operation */
-    rcclx_header *header[RCCLX_MAX_RANKS];
     const size_t *scounts, *sdispls, *rcounts, *rdispls; /* TABLE: mine; and the peers' rows for me: */
     size_t   peer_displ[RCCLX_MAX_RANKS];
     rcclx_lane lane[RCCLX_NLANES];

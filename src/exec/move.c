@@ -32,9 +32,7 @@ static range block_range(const rcclx_view *v, const rcclx_ref *ref, int block)
 {
     range r;
 
-    if (v->plan->cut == RCCLX_CUT_SPLIT && v->plan->nblocks == 1)
-        r = (range){ 0, v->count };
-    else if (v->plan->cut == RCCLX_CUT_SPLIT)
+    if (v->plan->cut == RCCLX_CUT_SPLIT)
         rcclx_split(v->count, v->size, v->plan->nblocks, block, &r.begin, &r.length);
     else if (v->plan->cut == RCCLX_CUT_EVEN)
         r = (range){ v->count * (size_t)block, v->count };
@@ -62,11 +60,12 @@ static operand locate(const rcclx_runner *run, const rcclx_lane *l, const rcclx_
 {
     const rcclx_view *v = &run->view;
     const bool slots = ref->buf == RCCLX_SCRATCH && s->proto == RCCLX_PROTO_SIMPLE;
+    const bool whole = v->plan->nblocks == 1 && v->plan->cut == RCCLX_CUT_SPLIT && !v->plan->pieced;
     const int r = ref->rank;
 
     if (slots)
         return (operand){ l->scratch[r] + (size_t)(ref->block + block) * v->slot_count * v->size, 0, r };
-    const range part = cut_piece(v, block_range(v, ref, ref->block + block), piece);
+    const range part = whole ? (range){ 0, v->count } : cut_piece(v, block_range(v, ref, ref->block + block), piece);
     const size_t skip = part.begin * v->size;
     *length = part.length;
     if (ref->buf == RCCLX_SCRATCH)
@@ -152,7 +151,7 @@ static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s,
 static rcclx_status in_parts(const rcclx_runner *run, const rcclx_step *s, const void **src, void **dst, const uint64_t *scalar,
                              size_t count)
 {
-    const size_t part = ABORT_BYTES / run->view.size;
+    const size_t part = __builtin_expect(count > ABORT_BYTES / 8, 0) ? ABORT_BYTES / run->view.size : count;
 
     while (count > part) {
         combine(run, s, src, dst, s->ndst, scalar, part);

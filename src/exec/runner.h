@@ -15,7 +15,7 @@ struct rcclx_runner {
     rcclx_view   view;      /* first: the lanes hand back &view */
     rcclx_team  *team;
     rcclx_task  *task;      /* NULL: idle */
-    uint32_t     sig;
+    uint32_t     sig, my_flags; /* of my header */
     uint64_t     seq;
     size_t       in_bytes, out_bytes;
     bool         with_data, published, opened;

@@ -43,8 +43,16 @@ typedef enum {
 const char *rcclx_kind_name(rcclx_kind k);        /* "AllReduce", ... as users see it in logs */
 const char *rcclx_kind_word(rcclx_kind k);        /* "all_reduce", ... as tools spell it */
 int         rcclx_kind_find(const char *word);    /* either spelling, any case; -1: none */
-bool        rcclx_kind_rooted(rcclx_kind k);
-bool        rcclx_kind_reduces(rcclx_kind k);
+
+static inline bool rcclx_kind_rooted(rcclx_kind k)
+{
+    return 1u << k & (1u << RCCLX_REDUCE_TO | 1u << RCCLX_BROADCAST | 1u << RCCLX_GATHER | 1u << RCCLX_SCATTER);
+}
+
+static inline bool rcclx_kind_reduces(rcclx_kind k)
+{
+    return 1u << k & (1u << RCCLX_ALL_REDUCE | 1u << RCCLX_REDUCE_TO | 1u << RCCLX_REDUCE_SCATTER);
+}
 
 typedef enum { RCCLX_IN, RCCLX_OUT, RCCLX_SCRATCH } rcclx_buf;
 typedef enum { RCCLX_STEP_COPY, RCCLX_STEP_REDUCE, RCCLX_STEP_SIGNAL, RCCLX_STEP_WAIT } rcclx_step_op;
