@@ -14,6 +14,7 @@
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool usable(const struct ifaddrs *i, int family)
 {
@@ -62,6 +63,20 @@ static bool wanted(const char *name, const char *rule)
     return !*rule || listed(name, rule + exact, exact) != not;
 }
 
+/* An IPv6 address that is new, and still being looked for elsewhere, cannot be used yet. */
+static bool bindable(const struct sockaddr *a)
+{
+    const int fd = socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage any_port = { 0 };
+    const socklen_t size = a->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+    memcpy(&any_port, a, size);
+    const bool good = fd >= 0 && bind(fd, (struct sockaddr *)&any_port, size) == 0;
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
 static void list_all(const struct ifaddrs *all, char *text, size_t n)
 {
     size_t at = 0;
@@ -94,7 +109,7 @@ rcclx_status rcclx_interface_pick(rcclx_address *a)
     if (getifaddrs(&all))
         return RCCLX_AGAIN;
     for (const struct ifaddrs *i = all; i; i = i->ifa_next)
-        if (usable(i, family) && wanted(i->ifa_name, rule) && (!best || grade(i) < grade(best)))
+        if (usable(i, family) && wanted(i->ifa_name, rule) && (!best || grade(i) < grade(best)) && bindable(i->ifa_addr))
             best = i;
     rcclx_status s = RCCLX_OK;
     if (best) {
