@@ -257,6 +257,7 @@ rcclx_status rcclx_root_start(const uint64_t token[2], int tcp, int local, doubl
     root *r = RCCLX_NEW(root);
     pthread_t t;
     pthread_attr_t attr;
+    int e = ENOMEM;
 
     if (r) {
         memcpy(r->token, token, sizeof(r->token));
@@ -266,8 +267,7 @@ rcclx_status rcclx_root_start(const uint64_t token[2], int tcp, int local, doubl
         r->deadline = rcclx_clock_ns() + (uint64_t)(timeout * 1e9);
         pthread_attr_init(&attr);
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        pthread_attr_setstacksize(&attr, 256 << 10);
-        const int e = pthread_create(&t, &attr, work, r);
+        e = pthread_create(&t, &attr, work, r);
         pthread_attr_destroy(&attr);
         if (!e)
             return RCCLX_OK;
@@ -277,5 +277,5 @@ rcclx_status rcclx_root_start(const uint64_t token[2], int tcp, int local, doubl
         close(tcp);
     if (local >= 0)
         close(local);
-    return RCCLX_FAIL(RCCLX_SYSTEM, "the bootstrap's thread cannot be started");
+    return RCCLX_FAIL(RCCLX_SYSTEM, "the bootstrap's thread cannot be started: %s", strerror(e));
 }
