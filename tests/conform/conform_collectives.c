@@ -261,10 +261,16 @@ static void verify_rest(const rank_buffers *b, const point *p, int n, int rank, 
     CHECK(held && kept, "%s: rank %d: bytes beside %s were written", text, rank, held ? "in" : "out");
 }
 
+/* Sums keep the rank order when that is demanded, and when no algorithm is. */
+static bool ordered(const point *p)
+{
+    return p->at[ORDER] || p->at[ALGO] == nalgos;
+}
+
 /* Is the result known to the last bit? */
 static bool exact(const point *p, bool wild)
 {
-    return !wild || p->at[ORDER] || p->at[TYPE] < RCCLX_F16 || p->at[OP] == RCCLX_MAX || p->at[OP] == RCCLX_MIN || !reduces(p);
+    return !wild || ordered(p) || p->at[TYPE] < RCCLX_F16 || p->at[OP] == RCCLX_MAX || p->at[OP] == RCCLX_MIN || !reduces(p);
 }
 
 static void make_op(rank_buffers *b, const point *p, conform_worker *w, int i, const conform_data *d)
@@ -281,7 +287,7 @@ static void call(conform_worker *w, rank_buffers *b, const point *p, int index, 
     const uint64_t seed = conform_mix((uint64_t)index * 77 + p->at[KIND] * 1001u + p->at[SIZE]);
 
     *d = (conform_data){ .type = (rcclx_type)p->at[TYPE], .op = reduces(p) ? (rcclx_redop)p->at[OP] : RCCLX_COPY, .n = w->n, .seed = seed };
-    d->wild = seed & 1 || p->at[ORDER];
+    d->wild = seed & 1 || ordered(p);
     if (d->wild && !exact(p, true) && p->at[KIND] != RCCLX_ALL_REDUCE)
         d->wild = false;
     conform_data_init(d);

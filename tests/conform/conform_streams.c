@@ -91,6 +91,31 @@ static void work_several(conform_worker *w)
     free(buf);
 }
 
+/* One group with two operations of a communicator on two streams, the second reading
+ * what the first wrote: they keep the order in which they were called. */
+static void work_group(conform_worker *w)
+{
+    cudaStream_t s[2];
+    int32_t(*x)[3] = calloc((size_t)w->nmine, sizeof *x);
+
+    streams_open(s, 2);
+    for (int link = 0; link < LINKS; link++) {
+        OK_OR_TELL(ncclGroupStart());
+        for (int i = 0; i < w->nmine; i++) {
+            x[i][0] = link;
+            OK_OR_TELL(ncclAllReduce(&x[i][0], &x[i][1], 1, ncclInt32, ncclSum, w->comm[i], s[(i + link) % 2]));
+            OK_OR_TELL(ncclAllReduce(&x[i][1], &x[i][2], 1, ncclInt32, ncclSum, w->comm[i], link % 3 ? s[(i + link + 1) % 2] : NULL));
+        }
+        OK_OR_TELL(ncclGroupEnd());
+        OK_OR_TELL(rcclxStreamSynchronize(s[0]));
+        OK_OR_TELL(rcclxStreamSynchronize(s[1]));
+        for (int i = 0; i < w->nmine; i++)
+            CHECK(x[i][2] == link * w->n * w->n, "rank %d, group %d: %d", w->rank[i], link, x[i][2]);
+    }
+    streams_close(s, 2);
+    free(x);
+}
+
 /* Messages and collectives of one communicator, half of them with a stream, half of them without. */
 static void work_both(conform_worker *w)
 {
@@ -145,6 +170,13 @@ TEST(several_communicators_on_streams_go_on_side_by_side)
     run("several", 3, 3, 1, work_several);
     run("several", 4, 1, 4, work_several);
     run("several", 5, 1, 1, work_several);
+}
+
+TEST(a_group_on_two_streams_keeps_order)
+{
+    run("group", 3, 3, 1, work_group);
+    run("group", 4, 1, 4, work_group);
+    run("group", 5, 1, 1, work_group);
 }
 
 TEST(with_and_without_stream_in_turn)

@@ -211,6 +211,36 @@ static void work_matrices(conform_worker *w)
     areas_close(&a, w);
 }
 
+/* Messages longer than a pair's pipe, between buffers that nobody can reach: with
+ * others of the same pair right behind, and in both directions at once. */
+static void work_long(conform_worker *w)
+{
+    static const size_t sizes[] = { 700001, 3, 400000, 262144, 1, 900000 };
+    enum { COUNT = sizeof sizes / sizeof *sizes, ROOM = 1 << 20 };
+    const int next = (w->rank[0] + 1) % w->n, prev = (w->rank[0] + w->n - 1) % w->n;
+    char     *in = malloc(COUNT * ROOM), *out = malloc(COUNT * ROOM);
+
+    for (int m = 0; m < COUNT; m++)
+        fill(in + m * ROOM, 99, w->rank[0], next, m, sizes[m]);
+    for (int round = 0; round < 3; round++) {
+        memset(out, CONFORM_FENCE, COUNT * ROOM);
+        if (round == w->rank[0])
+            usleep(30000); /* the sender finds the pipe full */
+        OK_OR_TELL(ncclGroupStart());
+        for (int m = 0; m < COUNT; m++) {
+            OK_OR_TELL(ncclRecv(out + m * ROOM, sizes[m], ncclUint8, prev, w->comm[0], NULL));
+            OK_OR_TELL(ncclSend(in + m * ROOM, sizes[m], ncclUint8, next, w->comm[0], NULL));
+        }
+        OK_OR_TELL(ncclGroupEnd());
+        for (int m = 0; m < COUNT; m++) {
+            holds(out + m * ROOM, 99, prev, w->rank[0], m, sizes[m]);
+            CHECK(conform_untouched(out + m * ROOM + sizes[m], ROOM - sizes[m]), "written beyond message %d", m);
+        }
+    }
+    free(in);
+    free(out);
+}
+
 /* ---- one group, several communicators, different operations */
 
 enum { COMMS = 3, ITEMS = 300 };
@@ -312,6 +342,18 @@ TEST(all_to_all_v_by_random_tables)
 TEST(messages_by_random_matrices)
 {
     everywhere(work_matrices, "");
+}
+
+TEST(long_messages)
+{
+    for (int cma = 0; cma < 2; cma++) {
+        conform_team t = { .n = 3, .nprocs = 3, .nthreads = 1, .work = work_long };
+        snprintf(t.env[0], sizeof t.env[0], "RCCLX_CMA=%s", cma ? "auto" : "0");
+        CASE("3 processes, %s", cma ? "kernel copies" : "through the pipe") {
+            CHECK(conform_run(&t) == 0, "ranks failed");
+            conform_end(&t);
+        }
+    }
 }
 
 TEST(groups_of_several_communicators)
