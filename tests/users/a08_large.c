@@ -20,13 +20,13 @@ enum { ZEROS = 16 << 20, PAGE = 4096, EDGE = 1 << 20, AROUND = 64 << 10 };
 typedef struct { size_t begin, end; } window;
 
 /* The windows of an operation whose result has so many bytes; begin is page aligned. */
-static int windows_of(size_t nbytes, window w[4])
+static int windows_of(size_t nbytes, window w[5])
 {
-    const size_t middles[] = { 2 * GIB, 4 * GIB };
+    const size_t middles[] = { 2 * GIB, 4 * GIB, 6 * GIB };
     int          k = 0;
 
     w[k++] = (window){ 0, EDGE };
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (middles[i] + AROUND < nbytes - EDGE)
             w[k++] = (window){ middles[i] - AROUND, middles[i] + AROUND };
     w[k++] = (window){ nbytes - EDGE, nbytes };
@@ -112,7 +112,7 @@ static void drop(buffer *b)
 /* The part first .. first + nbytes of an operation of `all` bytes. */
 static bool make_part(buffer *b, size_t first, size_t nbytes, size_t all, int fill_rank)
 {
-    window    w[4];
+    window    w[5];
     const int nw = windows_of(all, w);
 
     return CHECK(make(b, first, nbytes, w, nw, fill_rank), "no memory: %s", strerror(errno));
@@ -192,6 +192,23 @@ static int broadcast(ncclComm_t comm, int rank, int n)
     return !good;
 }
 
+/* Both the blocks and where they begin are beyond 2^32. */
+static int gather(ncclComm_t comm, int rank, int n)
+{
+    const size_t each = 4 * GIB + 5, all = (size_t)n * each;
+    buffer       in, out;
+
+    zeros_always = true; /* 8 GiB of results */
+    if (!make_part(&in, (size_t)rank * each, each, all, 1) || (rank == 0 && !make_part(&out, 0, all, all, -1)))
+        return 1;
+    OK(ncclGather(in.p, rank ? NULL : out.p, each, ncclInt8, 0, comm, NULL));
+    const bool good = rank || holds(&out, 1, 1, "Gather");
+    drop(&in);
+    if (!rank)
+        drop(&out);
+    return !good;
+}
+
 /* My result: of every rank s its part for me; its windows there are mine, moved. */
 static int all_to_all(ncclComm_t comm, int rank, int n)
 {
@@ -229,11 +246,15 @@ static int all_to_all(ncclComm_t comm, int rank, int n)
 static const struct row {
     const char *name;
     int       (*run)(ncclComm_t comm, int rank, int n);
-    bool        always; /* not only with RCCLX_TEST_LONG */
+    bool        kernel, staged; /* not only with RCCLX_TEST_LONG */
 } rows[] = {
-    { "AllReduce of 2^31+17 in place", all_reduce, true }, { "AllGather of 2^30+3 a rank", all_gather, true },
-    { "ReduceScatter of 2^31+9 a rank", reduce_scatter, true }, { "Send and Recv of 2^32+5", send_and_recv, true },
-    { "Broadcast of 2^32+5", broadcast, false }, { "AlltoAll of 2^31+11 a pair", all_to_all, false },
+    { "AllReduce of 2^31+17 in place", all_reduce, true, false },
+    { "AllGather of 2^30+3 a rank", all_gather, true, false },
+    { "ReduceScatter of 2^31+9 a rank", reduce_scatter, true, false },
+    { "Send and Recv of 2^32+5", send_and_recv, true, false },
+    { "Gather of 2^32+5 a rank", gather, false, true },
+    { "Broadcast of 2^32+5", broadcast, false, false },
+    { "AlltoAll of 2^31+11 a pair", all_to_all, false, false },
 };
 
 static int rank_main(int rank, int n, void *arg)
@@ -257,7 +278,7 @@ static void run_row(const struct row *row, const char *how)
 TEST(a08_more_than_2_to_the_31_through_the_kernel)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].always || together_long())
+        if (rows[i].kernel || together_long())
             run_row(&rows[i], "process_vm_readv");
 }
 
@@ -267,7 +288,7 @@ TEST(a08_more_than_2_to_the_31_through_scratch)
 
     setenv("RCCLX_CMA", "0", 1);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (i == 0 || together_long())
+        if (rows[i].staged || together_long())
             run_row(&rows[i], "staged");
     for (size_t i = 0; together_long() && i < sizeof algos / sizeof algos[0]; i++) {
         setenv("RCCLX_ALGO", algos[i], 1);
