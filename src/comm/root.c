@@ -7,7 +7,8 @@
  *
  * A connection that does not know the id's token within a few seconds is closed
  * and does no harm. When a rank contradicts another, goes away again, or does not
- * come before the deadline, everyone who came is told which. */
+ * come before the deadline, everyone who came is told which, and so is who comes
+ * in the next seconds. */
 #include "comm/root.h"
 
 #include "base/clock.h"
@@ -20,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_GUESTS = RCCLX_MAX_RANKS + 192, STRANGER_NS = 1000000000, SEND_MS = 5000 };
+enum { MAX_GUESTS = RCCLX_MAX_RANKS + 192, STRANGER_NS = 1000000000, LINGER_NS = 2000000000, SEND_MS = 5000 };
 
 typedef struct {
     int         fd, handle, nbytes; /* handle: the arena's, -1 none */
@@ -33,6 +34,7 @@ typedef struct {
     uint64_t token[2];
     int      tcp, local;
     uint64_t deadline;
+    bool     off;       /* the meeting: whoever comes now is told why */
     int      nranks, narrived;
     int      of_rank[RCCLX_MAX_RANKS]; /* guest + 1 */
     guest    guests[MAX_GUESTS];
@@ -54,13 +56,15 @@ static void drop(root *r, int g)
         r->of_rank[x->hello.me.rank] = g + 1;
 }
 
-/* Tell every known rank why there will be no communicator. */
-static void refuse(root *r, rcclx_status s)
+/* Tell every known rank, and the guest `also`, why there will be no communicator.
+ * The ranks of this process come last: its end would be the end of the root. */
+static void refuse(root *r, rcclx_status s, int also)
 {
     r->welcome.status = (int32_t)s;
-    for (int g = 0; g < r->nguests; g++)
-        if (r->guests[g].known)
-            rcclx_send_all(r->guests[g].fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
+    for (int own = 0; own < 2; own++)
+        for (int g = 0; g < r->nguests; g++)
+            if ((r->guests[g].known || g == also) && (r->guests[g].hello.me.pid == (int32_t)getpid()) == own)
+                rcclx_send_all(r->guests[g].fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
 }
 
 static void missing(const root *r, char *text, size_t n)
@@ -82,6 +86,8 @@ static bool admit(root *r, int g)
     const size_t n = sizeof(r->welcome.text);
     const int rank = h->me.rank;
 
+    if (r->off)
+        return false;
     *text = 0;
     if (h->nranks < 1 || h->nranks > RCCLX_MAX_RANKS || rank < 0 || rank >= h->nranks)
         snprintf(text, n, "rank %d of %d is impossible", rank, h->nranks);
@@ -95,9 +101,7 @@ static bool admit(root *r, int g)
         snprintf(text, n, "rank %d runs on another machine than rank %d; this version joins ranks of one machine", rank,
                  r->welcome.peer[0].rank);
     if (*text) {
-        r->welcome.status = RCCLX_USAGE;
-        rcclx_send_all(x->fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
-        refuse(r, RCCLX_USAGE);
+        refuse(r, RCCLX_USAGE, g);
         return false;
     }
     if (!r->nranks)
@@ -109,10 +113,23 @@ static bool admit(root *r, int g)
     return true;
 }
 
+/* The stranger who has been here longest makes room. False: all are known. */
+static bool make_room(root *r)
+{
+    int oldest = -1;
+
+    for (int g = 0; g < r->nguests; g++)
+        if (!r->guests[g].known && (oldest < 0 || r->guests[g].since < r->guests[oldest].since))
+            oldest = g;
+    if (oldest >= 0)
+        drop(r, oldest);
+    return oldest >= 0;
+}
+
 static void greet(root *r, int listener)
 {
     for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;) {
-        if (r->nguests == MAX_GUESTS) {
+        if (r->nguests == MAX_GUESTS && !make_room(r)) {
             close(fd);
             continue;
         }
@@ -137,11 +154,11 @@ static int listen_to(root *r, int g)
     }
     if (k < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
-    if (k <= 0 && full) {
+    if (k <= 0 && full && !r->off) {
         snprintf(r->welcome.text, sizeof(r->welcome.text), "rank %d (pid %d) went away while the ranks were meeting",
                  x->hello.me.rank, x->hello.me.pid);
         drop(r, g);
-        refuse(r, RCCLX_PEER_LOST);
+        refuse(r, RCCLX_PEER_LOST, -1);
         return -1;
     }
     if (k <= 0)
@@ -155,7 +172,12 @@ static int listen_to(root *r, int g)
         return 1;
     if ((size_t)x->nbytes < sizeof(x->hello))
         return 0;
-    return admit(r, g) ? 0 : -1;
+    if (admit(r, g))
+        return 0;
+    if (!r->off)
+        return -1;
+    rcclx_send_all(x->fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
+    return 1;
 }
 
 static void serve(root *r)
@@ -166,7 +188,7 @@ static void serve(root *r)
     w->status = (int32_t)rcclx_segment_create(r->nranks, r->token, &handles[0]);
     if (w->status != RCCLX_OK) {
         snprintf(w->text, sizeof(w->text), "%s", rcclx_last_error());
-        refuse(r, (rcclx_status)w->status);
+        refuse(r, (rcclx_status)w->status, -1);
         return;
     }
     w->nranks = r->nranks;
@@ -211,8 +233,11 @@ static bool round_of(root *r)
     const uint64_t now = rcclx_clock_ns();
     for (int g = n - 1; g >= 0; g--) {
         int what = p[g + 2].revents ? listen_to(r, g) : 0;
-        if (what < 0)
-            return false;
+        if (what < 0) {
+            r->off = true;
+            r->deadline = now + LINGER_NS;
+            return true;
+        }
         if (what || (!r->guests[g].known && now - r->guests[g].since > STRANGER_NS * 10ull))
             drop(r, g);
     }
@@ -220,18 +245,18 @@ static bool round_of(root *r)
         greet(r, r->tcp);
     if (p[1].revents)
         greet(r, r->local);
-    if (r->nranks && r->narrived == r->nranks) {
+    if (!r->off && r->nranks && r->narrived == r->nranks) {
         serve(r);
         return false;
     }
     if (now < r->deadline)
         return true;
-    if (r->narrived) {
+    if (!r->off && r->narrived) {
         char list[512];
         missing(r, list, sizeof(list));
         snprintf(r->welcome.text, sizeof(r->welcome.text), "%d of %d ranks came before the deadline; missing: rank %s; start "
                  "them all, or raise RCCLX_INIT_TIMEOUT", r->narrived, r->nranks, list);
-        refuse(r, RCCLX_TIMEOUT);
+        refuse(r, RCCLX_TIMEOUT, -1);
     }
     return false;
 }

@@ -103,8 +103,9 @@ static void work_group(conform_worker *w)
         OK_OR_TELL(ncclGroupStart());
         for (int i = 0; i < w->nmine; i++) {
             x[i][0] = link;
-            OK_OR_TELL(ncclAllReduce(&x[i][0], &x[i][1], 1, ncclInt32, ncclSum, w->comm[i], s[(i + link) % 2]));
-            OK_OR_TELL(ncclAllReduce(&x[i][1], &x[i][2], 1, ncclInt32, ncclSum, w->comm[i], link % 3 ? s[(i + link + 1) % 2] : NULL));
+            const cudaStream_t first = link % 4 == 1 ? NULL : s[(i + link) % 2], second = link % 3 ? s[(i + link + 1) % 2] : NULL;
+            OK_OR_TELL(ncclAllReduce(&x[i][0], &x[i][1], 1, ncclInt32, ncclSum, w->comm[i], first));
+            OK_OR_TELL(ncclAllReduce(&x[i][1], &x[i][2], 1, ncclInt32, ncclSum, w->comm[i], second));
         }
         OK_OR_TELL(ncclGroupEnd());
         OK_OR_TELL(rcclxStreamSynchronize(s[0]));
