@@ -44,6 +44,21 @@ typedef struct {
 
 static _Thread_local group here;
 
+/* The array is kept from group to group, and goes when its thread ends. */
+static pthread_key_t  kept_tasks;
+static pthread_once_t kept_once = PTHREAD_ONCE_INIT;
+
+static void make_key(void)
+{
+    pthread_key_create(&kept_tasks, rcclx_mem_free);
+}
+
+static void keep(rcclx_task *tasks)
+{
+    pthread_once(&kept_once, make_key);
+    pthread_setspecific(kept_tasks, tasks);
+}
+
 /* --- running ------------------------------------------------------------------- */
 
 static rcclx_status poll_one(rcclx_task *t)
@@ -266,6 +281,7 @@ rcclx_status rcclx_op_post(const rcclx_op *op)
             if (!more)
                 return RCCLX_FAIL(RCCLX_NOMEM, "no memory for a group of %d operations", cap);
             here.tasks = more;
+            keep(more);
             here.cap_tasks = cap;
         }
         here.tasks[here.ntasks++] = (rcclx_task){ .op = *op };
@@ -397,6 +413,8 @@ static group close_group(void)
     group g = here;
 
     here = (group){ 0 };
+    if (g.tasks)
+        keep(NULL);
     return g;
 }
 
@@ -443,6 +461,7 @@ rcclx_status rcclx_group_end(void)
         /* keep the array for the next group: posting allocates nothing then */
         here.tasks = g.tasks;
         here.cap_tasks = g.cap_tasks;
+        keep(here.tasks);
         g.tasks = NULL;
     }
     free_group(&g);
