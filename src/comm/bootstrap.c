@@ -201,7 +201,7 @@ static rcclx_status no_handles(int rank)
                       "handles; raise it", rank, (unsigned long long)l.rlim_cur);
 }
 
-static rcclx_status hear_root(int fd, int rank, uint64_t deadline, const _Atomic uint32_t *aborted, rcclx_welcome *w,
+static rcclx_status hear_root(int fd, int rank, int nranks, uint64_t deadline, const _Atomic uint32_t *aborted, rcclx_welcome *w,
                               int *handles, int *nhandles)
 {
     size_t have = 0;
@@ -230,8 +230,10 @@ static rcclx_status hear_root(int fd, int rank, uint64_t deadline, const _Atomic
     }
     if (w->magic != RCCLX_HELLO_MAGIC)
         return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d: the root of the bootstrap speaks another language", rank);
-    if (w->status != RCCLX_OK)
-        return RCCLX_FAIL((rcclx_status)w->status, "rank %d: %s", rank, w->text);
+    const bool good = w->status == RCCLX_OK && w->nranks == nranks, bad = w->status > RCCLX_AGAIN && w->status < RCCLX_STATUS_COUNT;
+    if (!good)
+        return RCCLX_FAIL(bad ? (rcclx_status)w->status : RCCLX_SYSTEM, "rank %d: %.*s", rank, (int)sizeof(w->text) - 1,
+                          bad ? w->text : "the root of the bootstrap answers what makes no sense");
     return RCCLX_OK;
 }
 
@@ -295,7 +297,7 @@ rcclx_status rcclx_meet(const rcclx_unique_id *id, int nranks, const rcclx_arriv
         s = RCCLX_FAIL_ERRNO("rank %d: telling the root of the bootstrap", me->rank);
     /* the root's own deadline comes first, so that its text says who is missing */
     if (s == RCCLX_OK)
-        s = hear_root(fd, me->rank, rcclx_clock_ns() + (uint64_t)(timeout * 1e9) + 2000000000u, aborted, &w, handles, &nhandles);
+        s = hear_root(fd, me->rank, nranks, rcclx_clock_ns() + (uint64_t)(timeout * 1e9) + 2000000000u, aborted, &w, handles, &nhandles);
     else
         nhandles = 0;
     if (s == RCCLX_OK) {
