@@ -130,6 +130,22 @@ TEST(a27_the_same_in_place_beside_a_busy_neighbour)
     unsetenv("RCCLX_CMA");
 }
 
+/* Scratch that is cut small is used again many times within one operation. */
+TEST(a27_many_pieces_whatever_runs)
+{
+    static const char *const algos[] = { "staged", "ring", "tree", "doubling" };
+
+    setenv("RCCLX_CHUNK_BYTES", "8K", 1);
+    for (size_t i = 0; i < sizeof algos / sizeof algos[0]; i++) {
+        setenv("RCCLX_ALGO", algos[i], 1);
+        for (int n = 2; n <= 4; n++)
+            CASE("%s, %d ranks", algos[i], n)
+                run(n, rank_main, (options){ .rounds = together_long() ? 50000 : 1100, .plain = true, .in_place = n == 3, .neighbour = n == 4 });
+    }
+    unsetenv("RCCLX_ALGO");
+    unsetenv("RCCLX_CHUNK_BYTES");
+}
+
 /* Rooted operations prove less to the others than an all-reduce does: slots and
  * scratch must still not be reused too early. In a hundred small ones in a row a
  * root runs ahead of the others, or they of it, as far as it is let. */
@@ -178,6 +194,56 @@ TEST(a27_broadcasts_and_reduces_whose_root_runs_ahead)
     for (int n = 2; n <= 5; n++)
         CASE("%d ranks", n)
             run(n, one_way, (options){ .rounds = together_long() ? 100000 : 4000 });
+}
+
+/* Messages: the buffer that was sent is the sender's again, and the one received is read at once. */
+static int messages(int rank, int n, void *arg)
+{
+    const options *o = arg;
+    static float   in[MOST], out[MOST];
+    uint64_t       seed = (uint64_t)rank + 11;
+    const int      next = (rank + 1) % n, prev = (rank + n - 1) % n;
+    ncclComm_t     comm = together(0, rank, n);
+
+    if (!comm)
+        return 1;
+    for (int round = 0; round < o->rounds; round++) {
+        const size_t count = count_of(round);
+        for (size_t i = 0; i < count; i++)
+            in[i] = value(rank, round, i);
+        if (together_random(&seed) % 50 == 0)
+            usleep((unsigned)(seed >> 20) % 300);
+        if (round % 3) {
+            OK(ncclGroupStart());
+            OK(ncclSend(in, count, ncclFloat, next, comm, NULL));
+            OK(ncclRecv(out, count, ncclFloat, prev, comm, NULL));
+            OK(ncclGroupEnd());
+        } else if (rank) { /* one after the other */
+            OK(ncclRecv(out, count, ncclFloat, prev, comm, NULL));
+            OK(ncclSend(in, count, ncclFloat, next, comm, NULL));
+        } else {
+            OK(ncclSend(in, count, ncclFloat, next, comm, NULL));
+            memset(in, 0x7f, count * sizeof *in);
+            OK(ncclRecv(out, count, ncclFloat, prev, comm, NULL));
+        }
+        memset(in, 0x7f, count * sizeof *in);
+        for (size_t i = 0; i < count; i++)
+            if (!CHECK(out[i] == value(prev, round, i), "message %d of %zu, rank %d of %d: element %zu is %g", round, count, rank, n, i, (double)out[i]))
+                return 1;
+    }
+    OK(ncclCommDestroy(comm));
+    return 0;
+}
+
+TEST(a27_messages_on_the_same_two_buffers)
+{
+    for (int n = 2; n <= 4; n++)
+        CASE("%d ranks", n)
+            run(n, messages, (options){ .rounds = together_long() ? 100000 : 3000 });
+    setenv("RCCLX_CMA", "0", 1);
+    CASE("3 ranks without process_vm_readv")
+        run(3, messages, (options){ .rounds = together_long() ? 100000 : 3000 });
+    unsetenv("RCCLX_CMA");
 }
 
 /* A recorded batch, given to a queue again and again with new inputs, mixed with
@@ -231,6 +297,89 @@ TEST(a27_batches_replayed_on_queues)
     for (int n = 2; n <= 4; n++)
         CASE("%d ranks", n)
             run(n, replayed, (options){ .rounds = together_long() ? 10000 : n == 2 ? 1000 : 200 });
+}
+
+/* One communicator on two queues: its operations keep the order of the calls, though
+ * each queue has a worker of its own. */
+static int two_queues(int rank, int n, void *arg)
+{
+    enum { OPS = 40, COUNT = 700 };
+    static float   in[OPS][COUNT], out[OPS][COUNT];
+    const options *o = arg;
+    cudaStream_t   stream[2];
+    ncclComm_t     comm = together(0, rank, n);
+
+    if (!comm)
+        return 1;
+    for (int k = 0; k < 2; k++)
+        OK(rcclxStreamCreate(&stream[k]));
+    for (int round = 0; round < o->rounds; round++) {
+        for (int b = 0; b < OPS; b++) {
+            /* every call its own count, so that ranks that mix them up notice */
+            const size_t count = (size_t)(b * 17 + 1);
+            for (size_t i = 0; i < count; i++)
+                in[b][i] = value(rank, round + b, i), out[b][i] = -1;
+            OK(ncclAllReduce(in[b], out[b], count, ncclFloat, ncclSum, comm, stream[(b ^ b >> 2) & 1]));
+        }
+        for (int k = 0; k < 2; k++)
+            OK(rcclxStreamSynchronize(stream[k]));
+        for (int b = 0; b < OPS; b++)
+            if (wrong(out[b], (size_t)(b * 17 + 1), rank, n, round + b))
+                return 1;
+    }
+    for (int k = 0; k < 2; k++)
+        OK(rcclxStreamDestroy(stream[k]));
+    OK(ncclCommDestroy(comm));
+    return 0;
+}
+
+TEST(a27_one_communicator_on_two_queues)
+{
+    for (int n = 1; n <= 3; n++)
+        CASE("%d ranks", n)
+            run(n, two_queues, (options){ .rounds = together_long() ? 5000 : 200 });
+}
+
+/* Whoever has what it came for may leave at once; it is not lost to the others, who
+ * may have been asleep when it left. */
+static int leave_at_once(int rank, int n, void *arg)
+{
+    static float in[2000], out[2000];
+
+    (void)arg;
+    for (int round = 0; round < TOGETHER_MEETINGS; round++) {
+        const size_t count = round % 8 < 4 ? 2000 : 5;
+        const int    late = round % 4 < 2 ? rank % 2 : rank == round % n;
+        ncclComm_t   comm = together(round, rank, n);
+        if (!comm)
+            return 1;
+        for (size_t i = 0; i < count; i++)
+            in[i] = value(rank, round, i), out[i] = -1;
+        if (late)
+            usleep(12000);
+        if (round % 4 < 2) { /* even ranks send, odd ones come late, take it and leave */
+            if (rank % 2)
+                OK(ncclRecv(out, count, ncclFloat, rank - 1, comm, NULL));
+            else if (rank + 1 < n)
+                OK(ncclSend(in, count, ncclFloat, rank + 1, comm, NULL));
+        } else {
+            OK(ncclAllReduce(in, out, count, ncclFloat, ncclSum, comm, NULL));
+        }
+        OK(ncclCommDestroy(comm));
+        for (size_t i = 0; round % 4 < 2 && rank % 2 && i < count; i++)
+            if (!CHECK(out[i] == value(rank - 1, round, i), "round %d, element %zu", round, i))
+                return 1;
+        if (round % 4 >= 2 && wrong(out, count, rank, n, round))
+            return 1;
+    }
+    return 0;
+}
+
+TEST(a27_the_last_operation_and_away)
+{
+    for (int n = 2; n <= 8; n += 3)
+        CASE("%d ranks", n)
+            run(n, leave_at_once, (options){ 0 });
 }
 
 /* Destroy while the queue is full, the queue afterwards, and the other way round. */
