@@ -54,7 +54,7 @@ static void fill(void)
     state.pid = (int)getpid();
     state.host = host_hash();
     rcclx_random(&state.key, sizeof(state.key));
-    state.arena = state.mappings = state.handles = state.streams = NULL;
+    state.arena = state.mappings = state.segments = state.handles = state.streams = NULL;
 }
 
 static void first(void)

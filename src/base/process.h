@@ -15,6 +15,7 @@ typedef struct {
     uint64_t        key;       /* random; tells this process from every other */
     void           *arena;     /* transport/arena.c: memory that peers map */
     void           *mappings;  /* transport/arena.c: the peers' arenas mapped here */
+    void           *segments;  /* transport/segment.c: those mapped here */
     void           *handles;   /* comm/handle.c */
     void           *streams;   /* exec/stream.c */
 } rcclx_process_state;

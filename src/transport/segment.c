@@ -7,13 +7,26 @@
 #include "transport/transport.h"
 
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/process.h"
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAGIC   0x52434c5853454731u
 #define VERSION 1
+
+/* A segment mapped here: once, however many of its ranks live in this process, so
+ * that all of them see it at the same address. Known by its file. */
+typedef struct mapped {
+    struct mapped *next;
+    dev_t          device;
+    ino_t          inode;
+    int            uses; /* guarded, as the list is, by the process's lock */
+    rcclx_segment  segment;
+} mapped;
 
 static size_t area_size(int nranks)
 {
@@ -54,7 +67,7 @@ rcclx_status rcclx_segment_create(int nranks, const uint64_t token[2], int *fd)
     return RCCLX_OK;
 }
 
-rcclx_status rcclx_segment_map(rcclx_segment *s, int fd, const uint64_t token[2])
+static rcclx_status map_new(rcclx_segment *s, int fd, const uint64_t token[2])
 {
     rcclx_segment_head *h = mmap(NULL, sizeof(*h), PROT_READ, MAP_SHARED, fd, 0);
 
@@ -75,9 +88,54 @@ rcclx_status rcclx_segment_map(rcclx_segment *s, int fd, const uint64_t token[2]
     return RCCLX_OK;
 }
 
+static rcclx_status map_shared(rcclx_segment *s, int fd, const uint64_t token[2])
+{
+    mapped **list = (mapped **)&rcclx_process()->segments, *m = *list;
+    struct stat file;
+
+    if (fstat(fd, &file))
+        return RCCLX_FAIL_ERRNO("looking at the communicator's shared memory");
+    while (m && (m->device != file.st_dev || m->inode != file.st_ino))
+        m = m->next;
+    if (!m) {
+        if (!(m = RCCLX_NEW(mapped)))
+            return RCCLX_FAIL(RCCLX_NOMEM, "no memory to describe the communicator's shared memory");
+        const rcclx_status made = map_new(&m->segment, fd, token);
+        if (made != RCCLX_OK) {
+            rcclx_mem_free(m);
+            return made;
+        }
+        m->device = file.st_dev;
+        m->inode = file.st_ino;
+        m->next = *list;
+        *list = m;
+    }
+    m->uses++;
+    *s = m->segment;
+    return RCCLX_OK;
+}
+
+rcclx_status rcclx_segment_map(rcclx_segment *s, int fd, const uint64_t token[2])
+{
+    pthread_mutex_lock(&rcclx_process()->lock);
+    const rcclx_status made = map_shared(s, fd, token);
+    pthread_mutex_unlock(&rcclx_process()->lock);
+    return made;
+}
+
 void rcclx_segment_unmap(rcclx_segment *s)
 {
-    if (s->head)
-        munmap(s->head, s->nbytes);
+    mapped **at = (mapped **)&rcclx_process()->segments;
+
+    pthread_mutex_lock(&rcclx_process()->lock);
+    while (*at && (*at)->segment.head != s->head)
+        at = &(*at)->next;
+    mapped *m = *at;
+    if (m && --m->uses == 0) {
+        *at = m->next;
+        munmap(m->segment.head, m->segment.nbytes);
+        rcclx_mem_free(m);
+    }
+    pthread_mutex_unlock(&rcclx_process()->lock);
     *s = (rcclx_segment){ 0 };
 }
