@@ -180,7 +180,7 @@ static int check(question *q)
     if (!q->forced)
         q->forced = *rcclx_option_str(RCCLX_OPT_X_ALGO) ? rcclx_option_str(RCCLX_OPT_X_ALGO)
                                                         : rcclx_option_str(RCCLX_OPT_ALGO);
-    q->ordered = rcclx_option_int(RCCLX_OPT_ORDERED);
+    q->ordered = rcclx_option_int(RCCLX_OPT_ORDERED) || !*q->forced; /* as the executor does */
     q->small   = fits_slot(q);
     rcclx_machine_default(&q->machine, q->shape.nranks);
     return TOOL_OK;

@@ -41,7 +41,7 @@
     X(RUN_ID, "RCCLX_RUN_ID", STR, "", 0, 0, 0,                                                          \
       "any words, the same for all ranks of a job: where rcclxCommInitEnv lets them meet")                \
     X(HOSTID, "NCCL_HOSTID", STR, "", 0, 0, 0,                                                           \
-      "name that tells hosts apart; ranks with different names share no memory")                         \
+      "no effect yet: ranks of one machine always share memory, whatever their host's name")             \
     X(INIT_TIMEOUT, "RCCLX_INIT_TIMEOUT", SECONDS, "300", 0.1, 1e9, 0,                                   \
       "how long init waits for all ranks before it fails and lists who is missing")                      \
     /* Waiting. */                                                                                       \
@@ -63,9 +63,9 @@
     X(X_ALGO, "RCCLX_ALGO", STR, "", 0, 0, AGREE,                                                        \
       "algorithms to choose from, in our words (rcclx info lists them); wins over NCCL_ALGO")            \
     X(PROTO, "NCCL_PROTO", STR, "", 0, 0, AGREE,                                                         \
-      "protocols to choose from: LL, LL128, Simple; same form as NCCL_ALGO")                             \
+      "protocols to choose from: LL, LL128, Simple; without LL small messages are staged, too")          \
     X(ORDERED, "RCCLX_ORDERED", BOOL, "0", 0, 0, AGREE,                                                  \
-      "only algorithms that reduce in rank order")                                                       \
+      "sum in rank order even where NCCL_ALGO or RCCLX_ALGO asks for an algorithm that does not")        \
     X(TUNE_FILE, "RCCLX_TUNE_FILE", STR, "", 0, 0, AGREE,                                                \
       "measured points that replace modelled prices")                                                    \
     X(MIN_CTAS, "NCCL_MIN_CTAS", INT, "1", 1, 64, AGREE,                                                 \
@@ -79,11 +79,11 @@
     X(NET, "NCCL_NET", STR, "", 0, 0, AGREE,                                                             \
       "name of the network transport to use")                                                            \
     X(P2P_DISABLE, "NCCL_P2P_DISABLE", BOOL, "0", 0, 0, AGREE,                                           \
-      "no direct access to a peer's memory")                                                             \
+      "no direct access to the peers' buffers: everything is staged")                                    \
     X(SHM_DISABLE, "NCCL_SHM_DISABLE", BOOL, "0", 0, 0, AGREE,                                           \
-      "no shared memory between processes")                                                              \
+      "no effect yet: ranks of one machine always share memory")                                         \
     X(NVLS_ENABLE, "NCCL_NVLS_ENABLE", INT, "2", 0, 2, AGREE,                                            \
-      "NVLink multicast: 0 off, 1 on, 2 where it works")                                                 \
+      "no effect on the host: NVLink multicast")                                                         \
     X(CMA, "RCCLX_CMA", ENUM("0|1|auto"), "auto", 0, 0, AGREE,                                           \
       "read peers' buffers through process_vm_readv: never, always, where it works and pays")            \
     X(LL_BYTES, "RCCLX_LL_BYTES", SIZE, "8K", 0, 8192, AGREE,                                            \

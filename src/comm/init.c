@@ -23,6 +23,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -85,14 +86,29 @@ static void take_cores(uint64_t cores[16])
 
 /* --- agree --------------------------------------------------------------------------- */
 
+/* Does a list of protocols ("LL,Simple", "^LL128", "allreduce:LL") leave this one? */
+static bool protocol_left(const char *list, const char *name)
+{
+    const bool not = *list == '^';
+    bool named = !*list;
+
+    for (const char *at = list + not; *at; at += strcspn(at, ",;:") + (at[strcspn(at, ",;:")] != 0)) {
+        const size_t n = strcspn(at, ",;:");
+        named |= n == strlen(name) && !strncasecmp(at, name, n);
+    }
+    return named != not;
+}
+
 static void decide(rcclx_agreed *a)
 {
     rcclx_machine m;
 
     rcclx_machine_default(&m, 1);
-    a->cma = rcclx_option_int(RCCLX_OPT_CMA) != 0;
+    const bool apart = rcclx_option_int(RCCLX_OPT_P2P_DISABLE) != 0;
+    a->cma = !apart && rcclx_option_int(RCCLX_OPT_CMA) != 0;
+    a->arenas = !apart;
     a->ordered = (int32_t)rcclx_option_int(RCCLX_OPT_ORDERED);
-    a->slot_max = (uint64_t)rcclx_option_int(RCCLX_OPT_LL_BYTES);
+    a->slot_max = protocol_left(rcclx_option_str(RCCLX_OPT_PROTO), "LL") ? (uint64_t)rcclx_option_int(RCCLX_OPT_LL_BYTES) : 0;
     a->chunk = (uint64_t)rcclx_option_int(RCCLX_OPT_CHUNK_BYTES);
     a->cache_bytes = m.cache_bytes;
     const char *own = rcclx_option_str(RCCLX_OPT_X_ALGO);
@@ -144,14 +160,14 @@ static void agree(rcclx_comm *c)
     for (int r = 0; r < t->nranks; r++) {
         reach &= atomic_load(&t->area[r]->ident.reach);
         t->machine.untuned |= t->area[r]->ident.tuning != t->area[0]->ident.tuning;
-        t->one_process &= t->area[r]->ident.key == t->area[0]->ident.key;
+        t->one_process &= t->area[r]->ident.key == t->area[0]->ident.key && a->arenas;
         for (int i = 0; i < 16; i++)
             cores[i] |= t->area[r]->ident.cores[i];
     }
     for (int i = 0; i < 16; i++)
         ncores += __builtin_popcountll(cores[i]);
     t->cma = a->cma && (reach & RCCLX_REACH_CMA);
-    t->arenas = reach & RCCLX_REACH_ARENA;
+    t->arenas = a->arenas && (reach & RCCLX_REACH_ARENA);
     t->crowded = ncores && t->nranks > ncores;
     t->ordered = a->ordered;
     t->slot_max = a->slot_max < RCCLX_SLOT_BYTES ? a->slot_max : RCCLX_SLOT_BYTES;
@@ -263,8 +279,10 @@ static rcclx_status meet_and_attach(job *j)
         s = all_ready(c, j->began, timeout);
     if (s == RCCLX_OK)
         s = same_start(&c->team);
-    if (s == RCCLX_OK)
+    if (s == RCCLX_OK) {
         agree(c);
+        rcclx_segment_fault_in(&c->team.segment);
+    }
     return s;
 }
 

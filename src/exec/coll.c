@@ -28,39 +28,6 @@
 enum { NEW, CREDIT, PUBLISH, OPEN, RUN };
 enum { CLAIM_BYTES = 1024 };
 
-static uint32_t signature(const rcclx_op *op)
-{
-    const uint32_t root = rcclx_kind_rooted(op->kind) ? (uint32_t)op->root : 0;
-
-    return (uint32_t)op->kind | (uint32_t)op->type << 4 | (uint32_t)op->op << 8 | root << 12;
-}
-
-static void words(uint32_t sig, uint64_t count, char *text, size_t n)
-{
-    const rcclx_kind kind = (rcclx_kind)(sig & 15);
-    int at = snprintf(text, n, "%s of ", rcclx_kind_name(kind));
-
-    if (kind != RCCLX_ALL_TO_ALLV)
-        at += snprintf(text + at, n - (size_t)at, "%llu ", (unsigned long long)count);
-    at += snprintf(text + at, n - (size_t)at, "%s", rcclx_type_name((rcclx_type)(sig >> 4 & 15)));
-    if (rcclx_kind_reduces(kind))
-        at += snprintf(text + at, n - (size_t)at, " %s", rcclx_redop_name((rcclx_redop)(sig >> 8 & 15)));
-    if (rcclx_kind_rooted(kind))
-        snprintf(text + at, n - (size_t)at, " root %u", sig >> 12);
-}
-
-void rcclx_task_words(const rcclx_task *t, char *text, size_t nbytes)
-{
-    if (t->op.kind < RCCLX_COLL_COUNT) {
-        words(signature(&t->op), t->op.count, text, nbytes);
-        const size_t at = strlen(text);
-        snprintf(text + at, nbytes - at, " (collective number %llu)", (unsigned long long)t->op.team->seq);
-    } else {
-        snprintf(text, nbytes, "%s of %zu %s %s rank %d", rcclx_kind_name(t->op.kind), t->op.count,
-                 rcclx_type_name(t->op.type), t->op.kind == RCCLX_SEND ? "to" : "from", t->op.root);
-    }
-}
-
 size_t rcclx_in_bytes(const rcclx_op *op, int nranks, int rank)
 {
     const size_t each = op->count * rcclx_type_size(op->type);
@@ -98,36 +65,19 @@ static size_t table_span(const size_t *counts, const size_t *displs, int n, size
     return span * size;
 }
 
-static rcclx_header *header_slot(const rcclx_team *t, int rank, uint64_t seq)
-{
-    return &t->area[rank]->header[seq % RCCLX_NSLOTS];
-}
-
 /* --- the peers' headers ------------------------------------------------------ */
-
-static rcclx_status mismatch(rcclx_runner *run, int r, const rcclx_header *h)
-{
-    rcclx_team *t = run->team;
-    char mine[160], theirs[160], text[RCCLX_ERROR_TEXT];
-
-    words(run->sig, run->task->op.count, mine, sizeof(mine));
-    words(h->sig, h->count, theirs, sizeof(theirs));
-    snprintf(text, sizeof(text), "collective number %llu: rank %d calls %s, but rank %d calls %s; all ranks must make the same "
-             "calls in the same order with the same count, type, operator and root", (unsigned long long)run->seq, t->rank,
-             mine, r, theirs);
-    return rcclx_team_break(t, RCCLX_MISMATCH, text);
-}
 
 static int header_of(rcclx_view *v, int r)
 {
     rcclx_runner *run = (rcclx_runner *)v;
-    rcclx_header *h = header_slot(run->team, r, run->seq);
+    rcclx_header *h = rcclx_header_of(run->team, r, run->seq);
 
     if (!gp_reached(&h->seq, run->seq))
         return 0;
     const bool sized = run->task->op.kind != RCCLX_ALL_TO_ALLV;
-    if (__builtin_expect(h->sig != run->sig || (sized && h->count != run->task->op.count), 0)) {
-        run->failure = mismatch(run, r, h);
+    if (__builtin_expect(h->sig != run->sig || (sized && h->count != run->task->op.count) ||
+                         h->history != (uint16_t)run->history, 0)) {
+        run->failure = rcclx_mismatch(run->team, r, run->seq);
         return -1;
     }
     run->scalar[r] = h->scalar;
@@ -201,10 +151,11 @@ static void publish_header(rcclx_runner *run, bool quick)
 {
     const rcclx_op *op = &run->task->op;
     rcclx_team *t = run->team;
-    rcclx_header *h = header_slot(t, t->rank, run->seq);
+    rcclx_header *h = rcclx_header_of(t, t->rank, run->seq);
 
     h->sig = run->sig;
     h->flags = 0;
+    h->history = (uint16_t)run->history;
     h->count = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count;
     h->scalar = run->scalar[t->rank] = op->scalar;
     if (quick) {
@@ -228,9 +179,10 @@ static void publish_header(rcclx_runner *run, bool quick)
     run->published = true;
     run->my_flags = h->flags; /* reading them back later would fetch the line again */
     gp_publish(&h->seq, run->seq);
+    gp_publish(&t->area[t->rank]->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq);
     rcclx_team_ring(t);
     /* the next operation's lines were last read by the peers; have them back before it starts */
-    gp_claim(header_slot(t, t->rank, run->seq + 1), sizeof(*h));
+    gp_claim(rcclx_header_of(t, t->rank, run->seq + 1), sizeof(*h));
     if (run->my_flags & RCCLX_HDR_DATA)
         gp_claim(t->area[t->rank]->slot[(run->seq + 1) % RCCLX_NSLOTS], run->in_bytes < CLAIM_BYTES ? run->in_bytes : CLAIM_BYTES);
 }
@@ -260,7 +212,8 @@ static void begin(rcclx_task *task)
 
     run->task = task;
     run->seq = ++t->seq;
-    run->sig = signature(op);
+    run->sig = rcclx_signature(op);
+    run->history = rcclx_history(run->history, run->sig, op->kind == RCCLX_ALL_TO_ALLV ? 0 : op->count);
     run->published = run->opened = false;
     run->open_next = 0;
     run->failure = RCCLX_OK;
@@ -286,11 +239,11 @@ static void begin(rcclx_task *task)
     rcclx_team_now(t, RCCLX_NOW(op->kind, op->root, task->grouped));
 }
 
-/* Have all peers finished the operation whose slot this one takes? */
+/* Have all peers finished the operation whose slot (or table, of which there are two) this one takes? */
 static bool has_credit(rcclx_runner *run)
 {
     rcclx_team *t = run->team;
-    const uint64_t need = run->seq - RCCLX_NSLOTS;
+    const uint64_t need = run->seq - (run->task->op.kind == RCCLX_ALL_TO_ALLV ? 2 : RCCLX_NSLOTS);
 
     if ((int64_t)(t->credit - need) >= 0)
         return true;
@@ -351,7 +304,7 @@ static void reach_peers(rcclx_runner *run)
     const rcclx_op *op = &run->task->op;
 
     for (int r = 0; r < t->nranks; r++) {
-        const rcclx_header *h = header_slot(run->team, r, run->seq);
+        const rcclx_header *h = rcclx_header_of(run->team, r, run->seq);
         run->place_in[r] = h->in;
         run->place_out[r] = h->out;
         v->in[r] = v->out[r] = NULL;
@@ -376,10 +329,11 @@ static rcclx_status read_tables(rcclx_runner *run)
 
     for (int r = 0; r < t->nranks; r++) {
         const uint64_t *row = t->area[r]->table[run->seq & 1][t->rank];
+        const uint64_t span = r == t->rank ? run->in_bytes / v->size : rcclx_header_of(t, r, run->seq)->in_bytes / v->size;
         v->peer_displ[r] = row[0];
-        if (header_slot(t, r, run->seq)->count > run->largest)
-            run->largest = header_slot(t, r, run->seq)->count;
-        if (row[1] == v->rcounts[r])
+        if (rcclx_header_of(t, r, run->seq)->count > run->largest)
+            run->largest = rcclx_header_of(t, r, run->seq)->count;
+        if (row[1] == v->rcounts[r] && (!row[1] || (row[0] <= span && row[1] <= span - row[0])))
             continue;
         snprintf(text, sizeof(text), "rank %d: AlltoAllv (collective number %llu): expects %zu elements from rank %d, which "
                  "sends %llu; recvcounts here must equal sendcounts there", t->rank, (unsigned long long)run->seq,
@@ -398,7 +352,7 @@ static rcclx_status open_and_choose(rcclx_runner *run)
     bool one = t->one_process;
 
     for (int r = 0; r < t->nranks; r++) {
-        const uint32_t flags = r == t->rank ? run->my_flags : header_slot(t, r, run->seq)->flags;
+        const uint32_t flags = r == t->rank ? run->my_flags : rcclx_header_of(t, r, run->seq)->flags;
         any |= flags;
         all &= flags | (others_read_mine(op, r) ? 0 : RCCLX_HDR_DATA);
     }
@@ -460,6 +414,13 @@ static rcclx_status finish(rcclx_runner *run, rcclx_status s)
     return s;
 }
 
+static bool begins_with_put(const rcclx_plan *p)
+{
+    const rcclx_step *s = &p->steps[0];
+
+    return s->op == RCCLX_STEP_COPY && s->proto == RCCLX_PROTO_LL && p->refs[s->first + s->nsrc].buf == RCCLX_SCRATCH;
+}
+
 static rcclx_status advance(rcclx_runner *run)
 {
     rcclx_team *t = run->team;
@@ -478,8 +439,8 @@ static rcclx_status advance(rcclx_runner *run)
             run->view.in[t->rank] = (char *)(uintptr_t)op->in;
             run->view.out[t->rank] = op->out;
             start_lanes(run, plan);
-            if (plan->steps[0].op != RCCLX_STEP_COPY || plan->steps[0].proto != RCCLX_PROTO_LL)
-                publish_header(run, true);
+            if (!begins_with_put(plan))
+                publish_header(run, true); /* nobody takes data of this rank, but all may look at its header */
             task->state = RUN;
             return advance(run);
         }

@@ -93,7 +93,7 @@ typedef struct {
     rcclx_redop   op;        /* COPY for those that do not reduce */
     uint64_t      scalar;    /* PREMUL: the type's bits */
     int           root;      /* or peer */
-    const size_t *scounts, *sdispls, *rcounts, *rdispls; /* all-to-all-v, elements; copied by enqueue */
+    const size_t *scounts, *sdispls, *rcounts, *rdispls; /* all-to-all-v, elements; copied where the op outlives the call */
     const void   *bias;      /* AllReduceWithBias: added at the end */
     void         *stream;    /* NULL: done on return (or at the group's end) */
 } rcclx_op;

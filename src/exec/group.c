@@ -155,7 +155,7 @@ void rcclx_batch_wait_turns(rcclx_batch *b)
         rcclx_turn_wait(b->turns[i].team, b->turns[i].ticket);
     /* message numbers follow the turns, so that they are the team's own order */
     for (int i = 0; i < b->ntasks; i++) {
-        b->tasks[i].grouped = true;
+        b->tasks[i].grouped = b->ntasks > 1;
         enter(&b->tasks[i]);
     }
 }
@@ -187,6 +187,27 @@ static size_t table_bytes(const rcclx_op *op)
     return op->kind == RCCLX_ALL_TO_ALLV ? 4 * (size_t)op->team->nranks * sizeof(size_t) : 0;
 }
 
+/* Copy the four tables of an all-to-all-v to `room`; the op then points there. */
+static size_t *copy_tables(rcclx_op *op, size_t *room)
+{
+    const size_t n = (size_t)op->team->nranks;
+    const size_t **from[4] = { &op->scounts, &op->sdispls, &op->rcounts, &op->rdispls };
+
+    for (int k = 0; k < 4; k++, room += n)
+        *from[k] = memcpy(room, *from[k], n * sizeof(size_t));
+    return room;
+}
+
+/* A task kept in a group outlives the call, and so must its tables. */
+static rcclx_status own_tables(rcclx_task *t)
+{
+    t->tables = rcclx_mem_alloc(table_bytes(&t->op));
+    if (!t->tables)
+        return RCCLX_FAIL(RCCLX_NOMEM, "no memory for the tables of an AlltoAllv in a group");
+    copy_tables(&t->op, t->tables);
+    return RCCLX_OK;
+}
+
 /* A batch owns its tasks and copies of the tables that calls handed in; one block of memory. */
 static rcclx_batch *batch_of(const rcclx_task *tasks, int n, const void *stream)
 {
@@ -208,11 +229,9 @@ static rcclx_batch *batch_of(const rcclx_task *tasks, int n, const void *stream)
         rcclx_task *t = &b->tasks[b->ntasks];
         *t = tasks[i];
         b->left[b->ntasks++] = t;
-        if (t->op.kind != RCCLX_ALL_TO_ALLV)
-            continue;
-        const size_t **from[4] = { &t->op.scounts, &t->op.sdispls, &t->op.rcounts, &t->op.rdispls };
-        for (int k = 0; k < 4; k++, table += t->op.team->nranks)
-            *from[k] = memcpy(table, *from[k], (size_t)t->op.team->nranks * sizeof(size_t));
+        t->tables = NULL;
+        if (t->op.kind == RCCLX_ALL_TO_ALLV)
+            table = copy_tables(&t->op, table);
     }
     return b;
 }
@@ -284,7 +303,11 @@ rcclx_status rcclx_op_post(const rcclx_op *op)
             keep(more);
             here.cap_tasks = cap;
         }
-        here.tasks[here.ntasks++] = (rcclx_task){ .op = *op };
+        rcclx_task *kept = &here.tasks[here.ntasks];
+        *kept = (rcclx_task){ .op = *op };
+        if (op->kind == RCCLX_ALL_TO_ALLV)
+            RCCLX_TRY(own_tables(kept));
+        here.ntasks++;
         rcclx_team_hold(team);
         return RCCLX_OK;
     }
@@ -426,8 +449,10 @@ static void drop_jobs(group *g)
 
 static void let_go_all(group *g)
 {
-    for (int i = 0; i < g->ntasks; i++)
+    for (int i = 0; i < g->ntasks; i++) {
+        rcclx_mem_free(g->tasks[i].tables);
         rcclx_team_let_go(g->tasks[i].op.team);
+    }
 }
 
 static void free_group(group *g)

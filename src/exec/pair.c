@@ -138,15 +138,15 @@ static rcclx_status differs(rcclx_task *task, const rcclx_message *m)
     return rcclx_team_break(t, RCCLX_MISMATCH, text);
 }
 
-static rcclx_status fetch(rcclx_task *task, const rcclx_message *m)
+static rcclx_status fetch(rcclx_task *task, const rcclx_message *m, size_t nbytes)
 {
     const rcclx_peer *from = &task->op.team->peer[task->op.root];
-    const int streaming = m->nbytes * 2 >= task->op.team->machine.cache_bytes;
-    const void *at = rcclx_peer_map(from, m->where, m->in_arena, m->nbytes);
+    const int streaming = nbytes * 2 >= task->op.team->machine.cache_bytes;
+    const void *at = nbytes ? rcclx_peer_map(from, m->where, m->in_arena, nbytes) : NULL;
 
     if (at && at != task->op.out)
-        rcclx_copy(task->op.out, at, m->nbytes, streaming);
-    return at || !m->nbytes ? RCCLX_OK : rcclx_peer_get(from, task->op.out, m->where, m->nbytes);
+        rcclx_copy(task->op.out, at, nbytes, streaming);
+    return at || !nbytes ? RCCLX_OK : rcclx_peer_get(from, task->op.out, m->where, nbytes);
 }
 
 static rcclx_status drain(rcclx_task *task, rcclx_fifo *f, uint64_t nbytes)
@@ -168,14 +168,16 @@ static rcclx_status drain(rcclx_task *task, rcclx_fifo *f, uint64_t nbytes)
 
 static rcclx_status take(rcclx_task *task, rcclx_fifo *f, const rcclx_message *m)
 {
+    const size_t nbytes = task->op.count * rcclx_type_size(task->op.type); /* the sender's too: count and type are equal */
+
     switch (m->mode) {
     case EAGER:
-        rcclx_copy(task->op.out, m->data, m->nbytes, 0);
+        rcclx_copy(task->op.out, m->data, nbytes, 0);
         return RCCLX_OK;
     case FETCH:
-        return fetch(task, m);
+        return fetch(task, m, nbytes);
     default:
-        return drain(task, f, m->nbytes);
+        return drain(task, f, nbytes);
     }
 }
 

@@ -16,6 +16,7 @@ struct rcclx_runner {
     rcclx_team  *team;
     rcclx_task  *task;      /* NULL: idle */
     uint32_t     sig, my_flags; /* of my header */
+    uint32_t     history;       /* hash of all calls so far */
     uint64_t     seq;
     size_t       in_bytes, out_bytes;
     bool         with_data, published, opened;
@@ -28,6 +29,17 @@ struct rcclx_runner {
     char        *bounce;    /* RCCLX_BOUNCE_BYTES, for get and put */
     rcclx_pick  *pick;
 };
+
+/* agree.c: do all ranks call the same? */
+uint32_t          rcclx_signature(const rcclx_op *op);
+uint32_t          rcclx_history(uint32_t before, uint32_t sig, uint64_t count);
+/* Rank r's calls differ from this rank's, in collective number seq or before: say where and break the team. */
+rcclx_status      rcclx_mismatch(rcclx_team *t, int r, uint64_t seq);
+
+static inline rcclx_header *rcclx_header_of(const rcclx_team *t, int rank, uint64_t seq)
+{
+    return &t->area[rank]->header[seq % RCCLX_NSLOTS];
+}
 
 /* coll.c */
 rcclx_status      rcclx_runner_create(rcclx_team *t);

@@ -94,6 +94,15 @@ void rcclx_team_abort(rcclx_team *t)
         tell(t, RCCLX_RANK_FAILED, RCCLX_ABORTED, text, t->rank);
 }
 
+/* Ranks that have come equally far but called different things. */
+static bool strayed(const rcclx_team *t, int r)
+{
+    const uint64_t mine = atomic_load_explicit(&t->area[t->rank]->ident.path, memory_order_acquire);
+    const uint64_t theirs = atomic_load_explicit(&t->area[r]->ident.path, memory_order_acquire);
+
+    return (uint32_t)mine == (uint32_t)theirs && mine != theirs;
+}
+
 /* The same looks a waiting operation takes, without one. */
 rcclx_status rcclx_team_poll(rcclx_team *t)
 {
@@ -105,6 +114,11 @@ rcclx_status rcclx_team_poll(rcclx_team *t)
         const uint32_t state = atomic_load_explicit(&id->state, memory_order_acquire);
         if (r == t->rank || state == RCCLX_RANK_CLOSED)
             continue;
+        if (strayed(t, r)) {
+            const uint64_t done = atomic_load(&t->area[t->rank]->done.value);
+            const uint32_t at = (uint32_t)atomic_load(&t->area[t->rank]->ident.path);
+            return rcclx_mismatch(t, r, done + (uint64_t)(int64_t)(int32_t)(at - (uint32_t)done));
+        }
         if (state == RCCLX_RANK_FAILED)
             return rcclx_team_follow(t, r, "");
         if (!rcclx_life_dead(t->peer[r].life) || atomic_load(&id->state) == RCCLX_RANK_CLOSED)

@@ -42,6 +42,7 @@ enum { PAGE = 4096, ALIGN = 64 << 10, SIGHT = 2 << 20 /* bytes a bit of `seen` s
 typedef struct block {
     struct block *next; /* sorted by offset */
     size_t offset, nbytes, span;
+    char  *at;          /* its address; offset 0: plain memory */
 } block;
 
 typedef struct {
@@ -71,13 +72,28 @@ static void *map_of(size_t granules, size_t each)
     return p == MAP_FAILED ? NULL : p;
 }
 
-static bool map_granules(arena *a)
+static void unmap(void *p, size_t nbytes)
+{
+    if (p)
+        munmap(p, nbytes);
+}
+
+/* The range and its granules' maps; all or nothing. */
+static bool map_all(arena *a)
 {
     const size_t n = a->nbytes / ALIGN;
+    void *p = mmap(NULL, a->nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, a->fd, 0);
 
-    a->start = map_of(n, sizeof(*a->start));
-    a->nbytes_at = map_of(n, sizeof(*a->nbytes_at));
-    return a->start && a->nbytes_at;
+    a->base = p == MAP_FAILED ? NULL : p;
+    a->start = a->base ? map_of(n, sizeof(*a->start)) : NULL;
+    a->nbytes_at = a->start ? map_of(n, sizeof(*a->nbytes_at)) : NULL;
+    if (a->nbytes_at)
+        return true;
+    unmap(a->start, n * sizeof(*a->start));
+    unmap(a->base, a->nbytes);
+    a->start = NULL;
+    a->base = NULL;
+    return false;
 }
 
 static void mark(arena *a, const block *b, bool live)
@@ -102,11 +118,8 @@ static arena *reserve(void)
     for (; a->fd >= 0 && a->nbytes >= (size_t)64 << 20; a->nbytes /= 4) {
         if (ftruncate(a->fd, (off_t)a->nbytes))
             continue;
-        void *p = mmap(NULL, a->nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, a->fd, 0);
-        if (p != MAP_FAILED && map_granules(a)) {
-            a->base = p;
+        if (map_all(a))
             return a;
-        }
     }
     RCCLX_INFO_LOG(ALLOC, "no shared arena (%s): buffers will be plain memory", strerror(errno));
     if (a->fd >= 0)
@@ -146,11 +159,21 @@ static size_t find_gap(arena *a, size_t span, block ***at)
     size_t end = ALIGN; /* offset 0 stays free */
 
     for (*at = &a->blocks; **at; *at = &(**at)->next) {
+        if (!(**at)->offset)
+            continue; /* plain */
         if ((**at)->offset - end >= span)
             return end;
         end = (**at)->offset + (**at)->span;
     }
     return a->nbytes > end && a->nbytes - end >= span ? end : 0;
+}
+
+/* Where the arena has no room: memory that peers reach as any other. */
+static char *plain_block(size_t span)
+{
+    void *p = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
 }
 
 rcclx_status rcclx_arena_alloc(void **ptr, size_t nbytes)
@@ -169,24 +192,36 @@ rcclx_status rcclx_arena_alloc(void **ptr, size_t nbytes)
     }
     *b = (block){ .nbytes = nbytes, .span = (nbytes + ALIGN - 1) / ALIGN * ALIGN };
     pthread_mutex_lock(&a->lock);
-    block **at;
-    b->offset = a->base ? find_gap(a, b->span, &at) : 0;
-    if (b->offset) {
-        b->next = *at;
-        *at = b;
+    block **place = &a->blocks;
+    b->offset = a->base ? find_gap(a, b->span, &place) : 0;
+    b->at = b->offset ? a->base + b->offset : plain_block(b->span);
+    if (b->at) {
+        b->next = *place;
+        *place = b;
         a->held += nbytes;
-        mark(a, b, true);
+        if (b->offset)
+            mark(a, b, true);
     }
     pthread_mutex_unlock(&a->lock);
-    if (!b->offset) {
+    if (!b->at) {
         rcclx_mem_free(b);
-        return RCCLX_FAIL(RCCLX_NOMEM, "ncclMemAlloc: %zu bytes do not fit the arena of %zu bytes (%zu in use); raise "
-                          "RCCLX_ARENA_BYTES", nbytes, a->nbytes, a->held);
+        return RCCLX_FAIL(RCCLX_NOMEM, "ncclMemAlloc: no %zu bytes to be had: the arena of %zu bytes holds %zu already "
+                          "(RCCLX_ARENA_BYTES), and the system refuses them", nbytes, a->nbytes, a->held);
     }
-    *ptr = a->base + b->offset;
     if (nbytes <= PREFAULT)
-        madvise(*ptr, (nbytes + PAGE - 1) / PAGE * PAGE, MADV_POPULATE_WRITE);
+        madvise(b->at, (nbytes + PAGE - 1) / PAGE * PAGE, MADV_POPULATE_WRITE);
+    *ptr = b->at;
     return RCCLX_OK;
+}
+
+static void give_back(arena *a, const block *b)
+{
+    if (!b->offset) {
+        munmap(b->at, b->span);
+        return;
+    }
+    fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)b->offset, (off_t)b->span);
+    mark(a, b, false);
 }
 
 rcclx_status rcclx_arena_free(void *ptr)
@@ -196,17 +231,15 @@ rcclx_status rcclx_arena_free(void *ptr)
 
     if (!ptr)
         return RCCLX_OK;
-    if (a && a->base) {
+    if (a) {
         pthread_mutex_lock(&a->lock);
         block **at = &a->blocks;
-        while (*at && a->base + (*at)->offset != (char *)ptr)
+        while (*at && (*at)->at != ptr)
             at = &(*at)->next;
         if ((b = *at)) {
-            /* before the range can be handed out again */
-            fallocate(a->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)b->offset, (off_t)b->span);
+            give_back(a, b); /* before the range can be handed out again */
             *at = b->next;
             a->held -= b->nbytes;
-            mark(a, b, false);
         }
         pthread_mutex_unlock(&a->lock);
     }

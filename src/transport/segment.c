@@ -10,10 +10,15 @@
 #include "base/mem.h"
 #include "base/process.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 #define MAGIC   0x52434c5853454731u
 #define VERSION 1
@@ -86,6 +91,12 @@ static rcclx_status map_new(rcclx_segment *s, int fd, const uint64_t token[2])
         return RCCLX_FAIL_ERRNO("mapping %zu bytes of shared memory", segment_size(n));
     *s = (rcclx_segment){ .head = h, .nbytes = segment_size(n), .area_bytes = seen.area_bytes, .nranks = n };
     return RCCLX_OK;
+}
+
+void rcclx_segment_fault_in(const rcclx_segment *s)
+{
+    for (int r = 0; r < s->nranks; r++)
+        madvise(rcclx_segment_area(s, r), offsetof(rcclx_area, scratch), MADV_POPULATE_WRITE);
 }
 
 static rcclx_status map_shared(rcclx_segment *s, int fd, const uint64_t token[2])

@@ -78,7 +78,8 @@ typedef struct {
 typedef struct {
     _Alignas(64) _Atomic uint64_t seq;
     uint32_t sig;      /* kind, type, operator, root: equal on all ranks or the call is wrong */
-    uint32_t flags;    /* RCCLX_HDR_*: where my buffers are */
+    uint16_t flags;    /* RCCLX_HDR_*: where my buffers are */
+    uint16_t history;  /* of all my calls up to this one, hashed: equal, or an earlier one differed */
     uint64_t count;
     uint64_t scalar;   /* PREMUL */
     union {
@@ -134,7 +135,8 @@ typedef struct {
     int32_t  status;           /* why FAILED: a rcclx_status, and its text */
     int32_t  origin;           /* the rank that failed first; others pass it on */
     char     text[RCCLX_ERROR_TEXT];
-    _Alignas(64) _Atomic uint64_t now; /* what it is in, RCCLX_NOW of exec/task.h; 0: nothing */
+    _Alignas(64) _Atomic uint64_t path; /* history << 32 | operation: what this rank has called so far */
+    _Atomic uint64_t now; /* what it is in, RCCLX_NOW of exec/task.h; 0: nothing */
 } rcclx_ident;
 
 typedef struct {
@@ -152,7 +154,7 @@ typedef struct {
 
 /* What rank 0 decides for all. */
 typedef struct {
-    int32_t  cma, ordered;    /* cma: 0 never, 1 wherever the kernel allows */
+    int32_t  cma, arenas, ordered; /* cma: 0 never, 1 wherever the kernel allows; arenas: 0 stage instead */
     uint64_t slot_max, chunk, cache_bytes;
     char     algo[256];
     char     options[2048];   /* its settings that must agree, as text */
@@ -178,6 +180,10 @@ typedef struct {
 rcclx_status rcclx_segment_create(int nranks, const uint64_t token[2], int *fd);
 rcclx_status rcclx_segment_map(rcclx_segment *s, int fd, const uint64_t token[2]); /* fd stays the caller's */
 void         rcclx_segment_unmap(rcclx_segment *s);                                /* takes zeroed ones */
+
+/* Fault in what every small operation touches (headers, counters, slots of all
+ * ranks), so that no early operation pays for it; scratch and pipes stay untouched. */
+void         rcclx_segment_fault_in(const rcclx_segment *s);
 
 static inline rcclx_area *rcclx_segment_area(const rcclx_segment *s, int rank)
 {

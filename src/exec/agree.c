@@ -1,0 +1,89 @@
+/* Do all ranks call the same?
+ *
+ * A header carries the call's signature (kind, type, operator, root) and count,
+ * and a hash of all calls before. Whoever reads a peer's header compares. That
+ * finds a difference in this call at once, and one that nobody met then (two
+ * ranks that both think they are the root read no header) in the next. A rank's
+ * `path` says the same to whoever asks between calls.
+ *
+ *   rank 0   broadcast root 0   all-reduce <- history differs: number 1 was not the same
+ *   rank 1   broadcast root 1   all-reduce
+ *
+ * The headers of the last RCCLX_NSLOTS calls are still there, so that the text can
+ * say which call it was and what either rank called. */
+#include "exec/runner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+uint32_t rcclx_signature(const rcclx_op *op)
+{
+    const uint32_t root = rcclx_kind_rooted(op->kind) ? (uint32_t)op->root : 0;
+
+    return (uint32_t)op->kind | (uint32_t)op->type << 4 | (uint32_t)op->op << 8 | root << 12;
+}
+
+uint32_t rcclx_history(uint32_t before, uint32_t sig, uint64_t count)
+{
+    uint64_t h = (before ^ sig) * 0x9e3779b97f4a7c15u;
+
+    h = (h ^ h >> 29 ^ count) * 0xbf58476d1ce4e5b9u;
+    return (uint32_t)(h >> 32);
+}
+
+static void words(uint32_t sig, uint64_t count, char *text, size_t n)
+{
+    const rcclx_kind kind = (rcclx_kind)(sig & 15);
+    int at = snprintf(text, n, "%s of ", rcclx_kind_name(kind));
+
+    if (kind != RCCLX_ALL_TO_ALLV)
+        at += snprintf(text + at, n - (size_t)at, "%llu ", (unsigned long long)count);
+    at += snprintf(text + at, n - (size_t)at, "%s", rcclx_type_name((rcclx_type)(sig >> 4 & 15)));
+    if (rcclx_kind_reduces(kind))
+        at += snprintf(text + at, n - (size_t)at, " %s", rcclx_redop_name((rcclx_redop)(sig >> 8 & 15)));
+    if (rcclx_kind_rooted(kind))
+        snprintf(text + at, n - (size_t)at, " root %u", sig >> 12);
+}
+
+void rcclx_task_words(const rcclx_task *t, char *text, size_t nbytes)
+{
+    if (t->op.kind < RCCLX_COLL_COUNT) {
+        words(rcclx_signature(&t->op), t->op.count, text, nbytes);
+        const size_t at = strlen(text);
+        snprintf(text + at, nbytes - at, " (collective number %llu)", (unsigned long long)t->op.team->seq);
+    } else {
+        snprintf(text, nbytes, "%s of %zu %s %s rank %d", rcclx_kind_name(t->op.kind), t->op.count,
+                 rcclx_type_name(t->op.type), t->op.kind == RCCLX_SEND ? "to" : "from", t->op.root);
+    }
+}
+
+/* The first call, of those still on record, that differs. 0: none is. */
+static uint64_t first_difference(const rcclx_team *t, int r, uint64_t seq)
+{
+    for (uint64_t back = RCCLX_NSLOTS - 1; back + 1; back--) {
+        const rcclx_header *mine = rcclx_header_of(t, t->rank, seq - back), *theirs = rcclx_header_of(t, r, seq - back);
+        if (atomic_load_explicit(&mine->seq, memory_order_acquire) != seq - back ||
+            atomic_load_explicit(&theirs->seq, memory_order_acquire) != seq - back)
+            continue;
+        const bool sized = (mine->sig & 15) != RCCLX_ALL_TO_ALLV;
+        if (mine->sig != theirs->sig || (sized && mine->count != theirs->count))
+            return seq - back;
+    }
+    return 0;
+}
+
+rcclx_status rcclx_mismatch(rcclx_team *t, int r, uint64_t seq)
+{
+    char mine[160] = "one thing", theirs[160] = "another", text[RCCLX_ERROR_TEXT];
+    const uint64_t at = first_difference(t, r, seq);
+
+    if (at) {
+        const rcclx_header *m = rcclx_header_of(t, t->rank, at), *h = rcclx_header_of(t, r, at);
+        words(m->sig, m->count, mine, sizeof(mine));
+        words(h->sig, h->count, theirs, sizeof(theirs));
+    }
+    snprintf(text, sizeof(text), "collective number %llu%s: rank %d calls %s, but rank %d calls %s; all ranks must make the same "
+             "calls in the same order with the same count, type, operator and root", (unsigned long long)(at ? at : seq),
+             at ? "" : " or long before", t->rank, mine, r, theirs);
+    return rcclx_team_break(t, RCCLX_MISMATCH, text);
+}
