@@ -305,6 +305,10 @@ rcclx_status rcclx_meet(const rcclx_unique_id *id, int nranks, const rcclx_arriv
         memcpy(m->token, f.token, sizeof(m->token));
         memcpy(m->peer, w.peer, sizeof(m->peer));
         s = take_handles(m, &w, handles, nhandles, me->rank);
+        if (s == RCCLX_OK)
+            rcclx_send_all(fd, "", 1, NULL, 0, 5000); /* I have them */
+        else
+            rcclx_meeting_fini(m);
     } else {
         for (int i = 0; i < nhandles; i++)
             close(handles[i]);

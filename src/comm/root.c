@@ -180,6 +180,27 @@ static int listen_to(root *r, int g)
     return 1;
 }
 
+/* Those that came by TCP fetch the handles from this process: stay until each says
+ * that it has them. Who goes without a word has failed, and cannot tell the others,
+ * who would wait for it. */
+static void hear_out(const root *r, int rank, int segment_fd)
+{
+    const guest *x = &r->guests[r->of_rank[rank] - 1];
+    struct pollfd p = { .fd = x->fd, .events = POLLIN };
+    rcclx_segment s;
+    char word;
+
+    if (poll(&p, 1, SEND_MS) != 1 || recv(x->fd, &word, 1, MSG_DONTWAIT) > 0 ||
+        rcclx_segment_map(&s, segment_fd, r->token) != RCCLX_OK)
+        return;
+    rcclx_ident *id = &rcclx_segment_area(&s, rank)->ident;
+    uint32_t absent = RCCLX_RANK_ABSENT;
+    snprintf(id->text, sizeof(id->text), "rank %d (pid %d) went before it had the shared memory: it has ended, or it has no room "
+             "for file handles (ulimit -n)", rank, x->hello.me.pid);
+    atomic_compare_exchange_strong(&id->state, &absent, RCCLX_RANK_UNFIT);
+    rcclx_segment_unmap(&s);
+}
+
 static void serve(root *r)
 {
     rcclx_welcome *w = &r->welcome;
@@ -213,11 +234,8 @@ static void serve(root *r)
         const bool local = getsockname(fd, (struct sockaddr *)&a, &size) == 0 && a.ss_family == AF_UNIX;
         rcclx_send_all(fd, w, sizeof(*w), handles, local ? n : 0, SEND_MS);
     }
-    /* those that came by TCP fetch the handles from this process: stay until they have closed */
-    for (int i = 0; i < r->nranks; i++) {
-        struct pollfd p = { .fd = r->guests[r->of_rank[i] - 1].fd, .events = POLLIN };
-        poll(&p, 1, SEND_MS);
-    }
+    for (int i = 0; i < r->nranks; i++)
+        hear_out(r, i, handles[0]);
     close(handles[0]);
 }
 
