@@ -16,6 +16,7 @@ typedef struct {
     void           *arena;     /* transport/arena.c: memory that peers map */
     void           *mappings;  /* transport/arena.c: the peers' arenas mapped here */
     void           *segments;  /* transport/segment.c: those mapped here */
+    void           *lives;     /* transport/life.c: the peer processes watched */
     void           *handles;   /* comm/handle.c */
     void           *streams;   /* exec/stream.c */
 } rcclx_process_state;
