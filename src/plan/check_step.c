@@ -45,7 +45,7 @@ static check_result wait_step(const check_actor *a, const rcclx_step *st)
 
     if (st->peer != RCCLX_ALL && (st->peer >= a->w->n || st->peer == a->rank))
         return moved(rcclx_check_fail(a, "waits for rank %d", st->peer));
-    if (st->phase && piece < 0)
+    if (piece < 0)
         return CHECK_MOVED;
     if (st->peer != RCCLX_ALL)
         return await(a, st->peer, mark, st->phase, a->l);
