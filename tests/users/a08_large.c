@@ -298,18 +298,31 @@ TEST(a08_more_than_2_to_the_31_through_scratch)
     unsetenv("RCCLX_CMA");
 }
 
-TEST(a08_counts_that_no_memory_holds)
+static int impossible(int rank, int n, void *arg)
 {
-    ncclComm_t comm[2];
+    ncclComm_t comm = together(0, rank, n);
     char       b[16];
 
-    REQUIRE(ncclCommInitAll(comm, 2, NULL) == ncclSuccess, "%s", ncclGetLastError(NULL));
-    CHECK(ncclAllReduce(b, b, SIZE_MAX, ncclInt8, ncclSum, comm[0], NULL) == ncclInvalidArgument, "%s", ncclGetLastError(NULL));
-    CHECK(ncclAllReduce(b, b, SIZE_MAX / 4 + 2, ncclFloat, ncclSum, comm[0], NULL) == ncclInvalidArgument, "%s", ncclGetLastError(NULL));
-    CHECK(ncclReduceScatter(b, b, SIZE_MAX / 2 + 2, ncclInt8, ncclSum, comm[1], NULL) == ncclInvalidArgument, "%s", ncclGetLastError(NULL));
-    CHECK(ncclSend(b, SIZE_MAX / 8 + 2, ncclFloat64, 1, comm[0], NULL) == ncclInvalidArgument, "%s", ncclGetLastError(NULL));
-    for (int r = 0; r < 2; r++)
-        CHECK(ncclCommDestroy(comm[r]) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    (void)arg;
+    if (!comm)
+        return 1;
+    const ncclResult_t results[] = {
+        ncclAllReduce(b, b, SIZE_MAX, ncclInt8, ncclSum, comm, NULL),
+        ncclAllReduce(b, b, SIZE_MAX / 4 + 2, ncclFloat, ncclSum, comm, NULL), /* times the width: 4 bytes */
+        ncclReduceScatter(b, b, SIZE_MAX / 2 + 2, ncclInt8, ncclSum, comm, NULL), /* times the ranks: 2 bytes */
+        ncclAllGather(b, b, SIZE_MAX / 2 + 2, ncclInt8, comm, NULL),
+        ncclSend(b, SIZE_MAX / 8 + 2, ncclFloat64, 1, comm, NULL),
+    };
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
+        CHECK(results[i] == ncclInvalidArgument, "call %zu gave %d", i, (int)results[i]);
+    OK(ncclCommDestroy(comm));
+    return 0;
+}
+
+TEST(a08_counts_that_no_memory_holds)
+{
+    together_prepare();
+    CHECK(run_ranks_as_processes(2, impossible, NULL) == 0, "ranks failed");
 }
 
 /* --- wraps ---------------------------------------------------------------- */

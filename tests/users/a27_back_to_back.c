@@ -79,6 +79,13 @@ static int rank_main(int rank, int n, void *arg)
             memset(in, 0x7f, count * sizeof *in);
     }
     OK(ncclCommDestroy(comm));
+    for (int i = 0; i < (o->in_place ? 1 : 2); i++) {
+        float *p = i ? out : in;
+        if (o->plain)
+            free(p);
+        else
+            OK(ncclMemFree(p));
+    }
     return 0;
 }
 
