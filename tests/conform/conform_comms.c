@@ -18,7 +18,8 @@ static bool adds_up(const conform_worker *w, const ncclComm_t *c, const int *wan
     good &= conform_close(w);
     for (int i = 0; i < w->nmine; i++)
         if (c[i])
-            good &= CHECK(out[i] == want[i], "%s: rank %d: members %#x instead of %#x", what, w->rank[i], (unsigned)out[i], (unsigned)want[i]);
+            good &= CHECK(out[i] == want[i], "%s: rank %d: members %#x instead of %#x", what, w->rank[i], (unsigned)out[i],
+                          (unsigned)want[i]);
     return good;
 }
 

@@ -137,8 +137,11 @@ static void work_tables(conform_worker *w)
                 fill(a.in[i] + t[i].sd[r] * size, d.seed, w->rank[i], r, 0, t[i].sc[r] * size);
         }
         conform_open(w);
-        for (int i = 0; i < w->nmine; i++)
-            OK_OR_TELL(ncclAlltoAllv(a.in[i], t[i].sc, t[i].sd, a.out[i], t[i].rc, t[i].rd, type, w->comm[i], NULL));
+        for (int i = 0; i < w->nmine; i++) {
+            tables mine = t[i]; /* the call copies them, in a group too */
+            OK_OR_TELL(ncclAlltoAllv(a.in[i], mine.sc, mine.sd, a.out[i], mine.rc, mine.rd, type, w->comm[i], NULL));
+            memset(&mine, CONFORM_FENCE, sizeof mine);
+        }
         conform_close(w);
         for (int i = 0; i < w->nmine; i++)
             verify_table(&d, w->rank[i], &t[i], a.out[i], size);

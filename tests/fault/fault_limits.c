@@ -6,18 +6,6 @@
 
 TIME_LIMIT(300)
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-
-static void quiet(void)
-{
-    setenv("NCCL_DEBUG", "NONE", 1);
-    setenv("RCCLX_INIT_TIMEOUT", "0.2", 1);
-}
-
 static bool under(int resource, rlim_t value, life_result *r)
 {
     struct rlimit before, l;
@@ -37,7 +25,7 @@ static int too_few_files(int rank, int n, void *arg)
     int         limit, failures = 0;
 
     (void)rank, (void)n, (void)arg;
-    quiet();
+    life_settings(0.2);
     if (!CHECK(life_run().done, "without a limit: %s", ncclGetLastError(NULL)))
         return 1;
     usleep(200000);
@@ -74,8 +62,7 @@ static int few_in_one(int rank, int n, void *arg)
     ncclComm_t    c = NULL;
     struct rlimit l = { 0 };
 
-    quiet();
-    setenv("RCCLX_INIT_TIMEOUT", "3", 1);
+    life_settings(3);
     getrlimit(RLIMIT_NOFILE, &l);
     l.rlim_cur = (rlim_t)check_count_fds() + 4;
     if (rank == 0) {
@@ -121,7 +108,7 @@ static int too_little_memory(int rank, int n, void *arg)
     int          failures = 0, more;
 
     (void)rank, (void)n, (void)arg;
-    quiet();
+    life_settings(0.2);
     for (more = 1; more < 200; more++) {
         if (under(RLIMIT_AS, used + step * (rlim_t)more, &r))
             break;
@@ -136,7 +123,7 @@ static int too_little_memory(int rank, int n, void *arg)
 /* The reservation for ncclMemAlloc is large: without it buffers are plain memory. */
 TEST(too_little_address_space)
 {
-    if (SANITIZED)
+    if (LIFE_SANITIZED)
         SKIP("sanitizers need the address space");
     CHECK(run_ranks_as_processes(1, too_little_memory, NULL) == 0, "failed");
 }

@@ -19,8 +19,7 @@ static int every_allocation(int rank, int nranks, void *arg)
     int failures = 0, passes = 0;
 
     (void)arg;
-    setenv("NCCL_DEBUG", "NONE", 1);
-    setenv("RCCLX_INIT_TIMEOUT", "0.2", 1);
+    life_settings(0.2);
     setenv("RCCLX_ALGO", "allreduce:ring", 1); /* comparing prices allocates a lot; the others do it */
     for (int i = 0; i < 2; i++) /* what the process keeps for good is made first */
         if (!CHECK(life_run().done, "without failures: %s", ncclGetLastError(NULL)))
@@ -83,8 +82,7 @@ static int two_processes(int rank, int nranks, void *arg)
     meeting *m = arg;
 
     (void)nranks;
-    setenv("NCCL_DEBUG", "NONE", 1);
-    setenv("RCCLX_INIT_TIMEOUT", "0.5", 1);
+    life_settings(0.5);
     for (int n = -1; n < 100 && atomic_load(&m->passes) < 3; n++) {
         if (rank == 0) {
             ncclGetUniqueId(&m->id);
@@ -100,7 +98,7 @@ static int two_processes(int rank, int nranks, void *arg)
         if (!CHECK(WAIT_FOR(atomic_load(&m->done[!rank]), 30), "rank %d: the other one hangs in round %d", rank, n))
             return 1;
         if (rank == 0)
-            atomic_store(&m->passes, atomic_load(&m->done[0]) == 1 && atomic_load(&m->done[1]) == 1 && n >= 0 ? atomic_load(&m->passes) + 1 : 0);
+            atomic_store(&m->passes, m->done[0] == 1 && m->done[1] == 1 && n >= 0 ? m->passes + 1 : 0);
         atomic_fetch_add(&m->round, 1);
         WAIT_FOR(atomic_load(&m->round) == 2 * (n + 2), 30);
     }
