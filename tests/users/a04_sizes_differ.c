@@ -106,6 +106,8 @@ static int rank_main(int rank, int n, void *arg)
         r = IN_TIME(3.0, ncclGroupEnd());
     if (s && r == ncclSuccess)
         r = IN_TIME(3.0, rcclxStreamSynchronize(s));
+    CHECK(r != ncclSuccess || c->what == BROADCAST || c->what == REDUCE || c->what == GATHER || c->what == SCATTER,
+          "rank %d: %s is a success", rank, names[c->what]); /* everyone meets everyone in the others */
     look_at(rank, comm, r, p->text, 2);
     guarded_intact(in);
     guarded_intact(out);
