@@ -5,9 +5,9 @@
  *                                   the cache:
  *
  *      remote source --get--> bounce --+
- *      mapped sources -----------------+--reduce--> home --put--> remote destinations
- *
- *   home is a mapped destination if there is one, else bounce as well. */
+ *      mapped sources -----------------+--reduce--> bounce --put--> remote destinations
+ *                                                      +--copy--> mapped destinations
+ */
 #include "exec/runner.h"
 
 #include "device/reduce.h"
@@ -75,21 +75,32 @@ static operand locate(const rcclx_runner *run, const rcclx_lane *l, const rcclx_
     return (operand){ base ? base + skip : NULL, place + skip, r };
 }
 
+/* What is read again soon stays in the cache: scratch, and what a step writes beside it. */
+static bool streams(const rcclx_runner *run, const rcclx_step *s)
+{
+    const rcclx_ref *dst = &run->view.plan->refs[s->first + s->nsrc];
+
+    for (int i = 0; i < s->ndst; i++)
+        if (dst[i].buf == RCCLX_SCRATCH)
+            return false;
+    return run->streaming;
+}
+
 static void combine(const rcclx_runner *run, const rcclx_step *s, const void *const *src, void *const *dst, int ndst,
-                    const uint64_t *scalar, size_t count)
+                    const uint64_t *scalar, size_t count, bool streaming)
 {
     const rcclx_op *op = &run->task->op;
     const bool copy = s->op == RCCLX_STEP_COPY;
 
     if (copy && ndst == 1) {
         if (dst[0] != src[0])
-            rcclx_copy(dst[0], src[0], count * run->view.size, run->streaming);
+            rcclx_copy(dst[0], src[0], count * run->view.size, streaming);
         return;
     }
     const rcclx_reduce_args a = {
         .type = op->type, .op = copy ? RCCLX_COPY : op->op, .nsrc = s->nsrc, .ndst = ndst, .src = src, .dst = dst,
         .count = count, .divisor = op->op == RCCLX_AVG && s->final ? run->view.nranks : 0,
-        .scalar = op->op == RCCLX_PREMUL && !copy ? scalar : NULL, .streaming = run->streaming,
+        .scalar = op->op == RCCLX_PREMUL && !copy ? scalar : NULL, .streaming = streaming,
     };
     rcclx_reduce(&a);
 }
@@ -104,41 +115,50 @@ static uint64_t one_of(rcclx_type t)
     return one[t];
 }
 
-/* Part by part, fetching and delivering what has no address here. */
+/* Part by part, fetching and delivering what has no address here. A result that
+ * has to be delivered is made in the bounce buffer, where the kernel finds it in
+ * the cache. */
 static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s, const operand *src, const operand *dst,
                                    const uint64_t *scalar, size_t count)
 {
     const size_t size = run->view.size;
-    int nfar = 0, nnear = 0;
+    const bool copy = s->op == RCCLX_STEP_COPY;
+    int nget = 0, nput = 0;
     const void *from[RCCLX_MAX_RANKS];
     void *to[RCCLX_MAX_RANKS];
 
     for (int i = 0; i < s->nsrc; i++)
-        nfar += !src[i].at;
-    size_t part = RCCLX_BOUNCE_BYTES / (size_t)(nfar + 1) / size;
+        nget += !src[i].at;
+    for (int i = 0; i < s->ndst; i++)
+        nput += !dst[i].at;
+    size_t part = RCCLX_BOUNCE_BYTES / (size_t)(nget + 1) / size;
     if (part * size > PART)
         part = PART / size;
     for (size_t done = 0; done < count; done += part) {
         const size_t n = count - done < part ? count - done : part, skip = done * size;
         char *next = run->bounce;
-        nnear = 0;
+        int nnear = 0;
         for (int i = 0; i < s->ndst; i++)
             if (dst[i].at)
                 to[nnear++] = dst[i].at + skip;
         for (int i = 0; i < s->nsrc; i++) {
-            /* a plain copy needs no bounce when its destination can take it */
-            char *here = s->op == RCCLX_STEP_COPY && nnear ? to[0] : next;
+            /* a plain copy to one place needs no bounce */
+            char *here = copy && nnear == 1 && !nput ? to[0] : next;
             from[i] = src[i].at ? src[i].at + skip : here;
             if (src[i].at)
                 continue;
             RCCLX_TRY(rcclx_peer_get(&run->team->peer[src[i].rank], here, src[i].place + skip, n * size));
             next += part * size;
         }
-        const void *home = nnear ? to[0] : s->op == RCCLX_STEP_COPY ? from[0] : next;
-        if (!nnear && s->op == RCCLX_STEP_REDUCE)
-            to[nnear++] = next;
-        if (nnear)
-            combine(run, s, from, to, nnear, scalar, n);
+        const void *home = copy ? from[0] : next;
+        if (!copy && nput) {
+            void *const result[1] = { next };
+            combine(run, s, from, result, 1, scalar, n, false);
+            for (int i = 0; i < nnear; i++)
+                rcclx_copy(to[i], next, n * size, run->streaming);
+        } else if (nnear) {
+            combine(run, s, from, to, nnear, scalar, n, run->streaming);
+        }
         for (int i = 0; i < s->ndst; i++)
             if (!dst[i].at)
                 RCCLX_TRY(rcclx_peer_put(&run->team->peer[dst[i].rank], dst[i].place + skip, home, n * size));
@@ -152,9 +172,10 @@ static rcclx_status in_parts(const rcclx_runner *run, const rcclx_step *s, const
                              size_t count)
 {
     const size_t part = __builtin_expect(count > ABORT_BYTES / 8, 0) ? ABORT_BYTES / run->view.size : count;
+    const bool streaming = run->streaming && streams(run, s);
 
     while (count > part) {
-        combine(run, s, src, dst, s->ndst, scalar, part);
+        combine(run, s, src, dst, s->ndst, scalar, part, streaming);
         count -= part;
         for (int i = 0; i < s->nsrc; i++)
             src[i] = (const char *)src[i] + part * run->view.size;
@@ -162,7 +183,7 @@ static rcclx_status in_parts(const rcclx_runner *run, const rcclx_step *s, const
             dst[i] = (char *)dst[i] + part * run->view.size;
         RCCLX_TRY(rcclx_team_broken(run->team));
     }
-    combine(run, s, src, dst, s->ndst, scalar, count);
+    combine(run, s, src, dst, s->ndst, scalar, count, streaming);
     return RCCLX_OK;
 }
 

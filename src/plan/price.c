@@ -41,17 +41,22 @@ static double *signal_at(const walk *w, int rank, int piece, int phase)
 
 /* --- one step ------------------------------------------------------------- */
 
+/* Only the kernel can reach it. */
+static bool by_kernel(const walk *w, int me, const rcclx_ref *ref)
+{
+    return ref->buf != RCCLX_SCRATCH && ref->rank != me && !(ref->buf == RCCLX_IN ? w->in_mapped : w->out_mapped);
+}
+
 static double operand_ns(const walk *w, int me, const rcclx_ref *ref, double nbytes)
 {
     const rcclx_machine *m = w->m;
     const bool user = ref->buf != RCCLX_SCRATCH, peer = ref->rank != me;
-    const bool mapped = ref->buf == RCCLX_IN ? w->in_mapped : w->out_mapped;
 
-    if (user && peer && !mapped)
+    if (by_kernel(w, me, ref))
         return m->cma_rate > 0 ? m->cma_ns + nbytes / m->cma_rate : HUGE_VAL;
     double rate = peer ? m->peer_rate : 2 * m->local_rate; /* a copy's read and write share local_rate */
-    if (user && w->far && rate > m->far_rate)
-        rate = peer ? m->far_rate : fmin(rate, 2 * m->far_rate);
+    if (user && w->far)
+        rate = 2 * m->far_rate; /* beyond the caches it does not matter whose it is */
     return nbytes / rate;
 }
 
@@ -80,8 +85,12 @@ static double step_ns(const walk *w, const rcclx_plan *p, const rcclx_step *st)
             nbytes += piece_bytes(w, p, st, i);
     else
         nbytes = st->nblk * piece_bytes(w, p, st, 0);
+    /* the kernel's copy reads and writes: the other side of a plain copy costs nothing more */
+    const bool one_copy = st->op == RCCLX_STEP_COPY && st->ndst == 1;
+    const bool get = one_copy && by_kernel(w, p->shape.rank, &refs[0]), put = one_copy && by_kernel(w, p->shape.rank, &refs[1]);
     for (int k = 0; nbytes > 0 && k < st->nsrc + st->ndst; k++)
-        ns += operand_ns(w, p->shape.rank, &refs[k], nbytes);
+        if (!(get && k == 1) && !(put && k == 0))
+            ns += operand_ns(w, p->shape.rank, &refs[k], nbytes);
     return ns;
 }
 
