@@ -283,9 +283,10 @@ static void start_lanes(rcclx_runner *run, const rcclx_plan *plan)
             size_t begin;
             rcclx_split(v->count, v->size, plan->nblocks, 0, &begin, &largest);
         }
+        const size_t most = RCCLX_LANE_BYTES / (plan->nslots ? plan->nslots : 1u);
         size_t slot = t->chunk / plan->nblocks;
-        if (slot > RCCLX_LANE_BYTES / (plan->nslots ? plan->nslots : 1u))
-            slot = RCCLX_LANE_BYTES / plan->nslots;
+        if (slot > most || largest / (slot / 64 * line) >= RCCLX_MARK_PIECES - 1)
+            slot = most;
         v->slot_count = slot / 64 * line;
         v->npieces = (uint32_t)((largest + v->slot_count - 1) / v->slot_count);
         v->nlanes = v->npieces > 1 ? RCCLX_NLANES : 1;
@@ -371,6 +372,9 @@ static rcclx_status open_and_choose(rcclx_runner *run)
     reach_peers(run);
     run->streaming = run->in_bytes + run->out_bytes >= t->machine.cache_bytes;
     start_lanes(run, plan);
+    if (v->npieces >= RCCLX_MARK_PIECES)
+        return rcclx_team_break(t, RCCLX_USAGE, "the message has too many pieces to be staged; split it, or let the kernel "
+                                "copy between the processes (RCCLX_CMA)");
     return RCCLX_OK;
 }
 

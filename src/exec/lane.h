@@ -15,6 +15,7 @@
 
 /* Counter values: operation, piece and phase in one number that only grows. */
 #define RCCLX_MARK(seq, piece, phase) (((uint64_t)(seq) << 32) + ((uint64_t)(piece) << 10) + (uint64_t)(phase))
+enum { RCCLX_MARK_PIECES = 1 << 22 }; /* an operation has fewer; one more would count as the next operation */
 
 typedef struct {
     uint32_t pc;       /* next step */
