@@ -298,6 +298,52 @@ TEST(a08_more_than_2_to_the_31_through_scratch)
     unsetenv("RCCLX_CMA");
 }
 
+/* Small pieces of a large block: more than an operation's counter has room for. The
+ * operations after it must not take its last pieces for theirs. */
+static int pieces_main(int rank, int n, void *arg)
+{
+    enum { SMALL = 20000, AFTER = 20 };
+    static int32_t in[SMALL], out[SMALL];
+    const size_t   each = 8 * GIB + 64 * 1024;
+    ncclComm_t     comm = together(0, rank, n);
+    buffer         b;
+
+    (void)arg;
+    zeros_always = true;
+    if (!comm || !make_part(&b, 0, (size_t)n * each, (size_t)n * each, -1))
+        return 1;
+    OK(ncclGather(b.p, rank ? NULL : b.p, each, ncclInt8, 0, comm, NULL));
+    for (int k = 0; k < AFTER; k++) {
+        for (int i = 0; i < SMALL; i++)
+            in[i] = rank + i + k;
+        OK(ncclAllReduce(in, out, SMALL, ncclInt32, ncclSum, comm, NULL));
+        for (int i = 0; i < SMALL; i++)
+            if (!CHECK(out[i] == 1 + 2 * (i + k), "operation %d after the gather: element %d is %d", k, i, out[i]))
+                return 1;
+    }
+    drop(&b);
+    OK(ncclCommDestroy(comm));
+    return 0;
+}
+
+TEST(a08_more_pieces_than_a_counter_holds)
+{
+    if (!together_long())
+        SKIP("moves 16 GiB; set RCCLX_TEST_LONG");
+    setenv("RCCLX_CMA", "0", 1);
+    setenv("RCCLX_ALGO", "staged", 1);
+    setenv("RCCLX_CHUNK_BYTES", "4K", 1);
+    together_prepare();
+    check_ranks r;
+    check_ranks_start(&r, 2, pieces_main, NULL);
+    check_ranks_wait(&r, 300);
+    for (int i = 0; i < 2; i++)
+        CHECK(r.status[i] == 0, "rank %d: %d", i, r.status[i]);
+    unsetenv("RCCLX_CMA");
+    unsetenv("RCCLX_ALGO");
+    unsetenv("RCCLX_CHUNK_BYTES");
+}
+
 static int impossible(int rank, int n, void *arg)
 {
     ncclComm_t comm = together(0, rank, n);
