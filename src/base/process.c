@@ -2,6 +2,8 @@
  * memory mapped by the parent stays mapped there, but is not ours to hand out. */
 #include "base/process.h"
 
+#include "base/option.h"
+
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,6 +24,12 @@ void rcclx_random(void *buf, unsigned nbytes)
         if (n > 0)
             have += (unsigned)n;
     }
+}
+
+void rcclx_thread_name(const char *name)
+{
+    if (rcclx_option_int(RCCLX_OPT_SET_THREAD_NAME))
+        pthread_setname_np(pthread_self(), name);
 }
 
 static uint64_t hash(uint64_t h, const char *s, size_t n)

@@ -23,7 +23,10 @@ typedef struct {
 
 rcclx_process_state *rcclx_process(void);
 
-/* 16 bytes nobody can guess. */
+/* Name the calling thread ("rcclx root"), if NCCL_SET_THREAD_NAME asks for it. */
+void rcclx_thread_name(const char *name);
+
+/* Bytes nobody can guess. */
 void rcclx_random(void *buf, unsigned nbytes);
 
 #endif

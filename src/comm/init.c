@@ -126,6 +126,8 @@ static void warn_of_difference(const rcclx_comm *c, const char *theirs)
         const size_t n = strcspn(line, "\n"), name = strcspn(line, "=");
         for (const char *my = mine; *my; my += strcspn(my, "\n") + (my[strcspn(my, "\n")] == '\n')) {
             const size_t k = strcspn(my, "\n");
+            if (!strncmp(line, "RCCLX_TUNE_FILE=", name + 1))
+                continue; /* its contents are compared */
             if (!strncmp(my, line, name + 1) && (k != n || strncmp(my, line, n)))
                 RCCLX_ALERT("rank %d of %d: settings differ: here %.*s, on rank 0 %.*s; rank 0's is used on all ranks", c->rank,
                             c->nranks, (int)k, my, (int)n, line);
@@ -169,6 +171,8 @@ static void agree(rcclx_comm *c)
     t->cma = a->cma && (reach & RCCLX_REACH_CMA);
     t->arenas = a->arenas && (reach & RCCLX_REACH_ARENA);
     t->crowded = ncores && t->nranks > ncores;
+    const int64_t spin = rcclx_option_int(RCCLX_OPT_SPIN_US);
+    t->spin_ns = spin >= 0 ? spin * 1000 : t->crowded ? 0 : 200000;
     t->ordered = a->ordered;
     t->slot_max = a->slot_max < RCCLX_SLOT_BYTES ? a->slot_max : RCCLX_SLOT_BYTES;
     /* one exchange wins up to here wherever the buffers are; where ranks share cores, an exchange costs most */
@@ -335,6 +339,7 @@ static void drop(void *arg)
 
 static void *run_in_thread(void *arg)
 {
+    rcclx_thread_name("rcclx init");
     run(arg);
     return NULL;
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -283,6 +284,7 @@ static void *work(void *arg)
 {
     root *r = arg;
 
+    rcclx_thread_name("rcclx root");
     while (round_of(r))
         ;
     while (r->nguests)

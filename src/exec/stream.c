@@ -44,6 +44,7 @@ static void *work(void *arg)
 {
     rcclx_stream *s = arg;
 
+    rcclx_thread_name("rcclx stream");
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while (!s->first && !s->stop)

@@ -148,8 +148,6 @@ rcclx_status rcclx_team_start(rcclx_team *t)
     pthread_mutex_init(&t->cause_lock, NULL);
     t->timeout = rcclx_option_real(RCCLX_OPT_TIMEOUT);
     t->warn_after = rcclx_option_real(RCCLX_OPT_WARN_AFTER);
-    const int64_t spin = rcclx_option_int(RCCLX_OPT_SPIN_US);
-    t->spin_ns = spin >= 0 ? spin * 1000 : t->crowded ? 0 : 200000;
     t->seq = t->credit = (uint64_t)rcclx_option_int(RCCLX_OPT_SEQ_START);
     rcclx_area *me = t->area[t->rank];
     atomic_store(&me->done.value, t->seq);
