@@ -51,6 +51,14 @@ static void *buffer(const plan *p)
     return b;
 }
 
+static void give_back(const plan *p, void *b)
+{
+    if (p->arena)
+        ncclMemFree(b);
+    else
+        free(b);
+}
+
 static ncclResult_t on_stream(ncclComm_t c, int rank, long call, float *in, float *out, size_t count)
 {
     static cudaStream_t s;
@@ -141,6 +149,8 @@ static int rank_main(int rank, int n, void *arg)
     c = world_comm(w, 1, now, n - 1);
     world_works(c, now, n - 1);
     CHECK(ncclCommDestroy(c) == ncclSuccess, "destroy: %s", ncclGetLastError(NULL));
+    give_back(p, in);
+    give_back(p, out);
     return 0;
 }
 

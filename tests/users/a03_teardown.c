@@ -262,6 +262,75 @@ TEST(abort_from_another_thread)
         }
 }
 
+/* ---- one-sided: who has finished may go, whatever the others do */
+
+enum { SMALL = 4, BIG = 300000 };
+
+typedef struct {
+    world *w;
+    bool   lives; /* rank 0 destroys its communicator and stays */
+} leave;
+
+static int early_rank(int rank, int n, void *arg)
+{
+    const leave *l = arg;
+    world       *w = l->w;
+    const size_t count = BIG;
+    ncclComm_t   c = world_comm(w, 0, rank, n);
+    float       *buf = malloc(count * sizeof *buf);
+
+    if (!c || !buf)
+        return 1;
+    for (size_t i = 0; i < count; i++)
+        buf[i] = rank == 0 ? (float)(i % 1000) : -1;
+    usleep(rank ? 200000 : 0); /* the root is done, and gone, before the others come (when it is small) */
+    CHECK(ncclBroadcast(buf, buf, SMALL, ncclFloat, 0, c, NULL) == ncclSuccess, "rank %d: %s", rank, ncclGetLastError(c));
+    CHECK(ncclBroadcast(buf + SMALL, buf + SMALL, BIG - SMALL, ncclFloat, 0, c, NULL) == ncclSuccess, "rank %d: %s", rank,
+          ncclGetLastError(c));
+    if (rank == 0)
+        CHECK(ncclSend(buf, SMALL, ncclFloat, 1, c, NULL) == ncclSuccess, "%s", ncclGetLastError(c));
+    if (rank == 0)
+        memset(buf, 0, count * sizeof *buf); /* done: the buffer is the caller's again */
+    if (rank == 0)
+        CHECK(IN_TIME(SOON, ncclCommDestroy(c)) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    if (rank == 0) {
+        if (l->lives)
+            CHECK(WAIT_FOR(atomic_load(&w->note[0]) == n - 1, 30), "the others did not finish");
+        free(buf);
+        return 0;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!CHECK(buf[i] == (float)(i % 1000), "rank %d: element %zu is %g", rank, i, (double)buf[i]))
+            break;
+    usleep(100000);
+    float got[SMALL] = { -1, -1, -1, -1 };
+    if (rank == 1)
+        CHECK(ncclRecv(got, SMALL, ncclFloat, 0, c, NULL) == ncclSuccess && got[3] == 3, "what the rank sent before it went: %s, %g",
+              ncclGetLastError(c), (double)got[3]);
+    /* a message between those who are left; then one that needs the rank that went */
+    if (rank == 1)
+        CHECK(ncclSend(buf, SMALL, ncclFloat, 2, c, NULL) == ncclSuccess, "%s", ncclGetLastError(c));
+    if (rank == 2)
+        CHECK(ncclRecv(got, SMALL, ncclFloat, 1, c, NULL) == ncclSuccess && got[3] == 3, "%s", ncclGetLastError(c));
+    world_meet(w, n - 1);
+    const ncclResult_t r = IN_TIME(3.0, ncclAllReduce(buf, buf, SMALL, ncclFloat, ncclSum, c, NULL));
+    CHECK(r == ncclRemoteError && strstr(ncclGetLastError(c), "rank 0"), "rank %d: %d, %s", rank, (int)r, ncclGetLastError(c));
+    CHECK(IN_TIME(SOON, ncclCommDestroy(c)) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    for (double was = atomic_load(&w->note[0]); !atomic_compare_exchange_weak(&w->note[0], &was, was + 1);)
+        ;
+    free(buf);
+    return 0;
+}
+
+TEST(a_rank_that_is_done_may_go)
+{
+    for (int i = 0; i < 4; i++) {
+        leave l = { world_open(), i % 2 };
+        CHECK(run_ranks_as_processes(N, early_rank, &l) == 0, "ranks failed");
+        world_close(l.w);
+    }
+}
+
 /* ---- handles that are no longer alive */
 
 static void use_dead(ncclComm_t c, const char *what)
@@ -348,71 +417,4 @@ TEST(destroyed_within_a_group)
     }
     CHECK(ncclAllReduce(&x, &y, 1, ncclFloat, ncclSum, other, NULL) == ncclSuccess && y == 1, "%s", ncclGetLastError(NULL));
     CHECK(ncclCommDestroy(c) == ncclSuccess && ncclCommDestroy(other) == ncclSuccess, "%s", ncclGetLastError(NULL));
-}
-
-/* ---- one-sided: who has finished may go, whatever the others do */
-
-enum { SMALL = 4, BIG = 300000 };
-
-typedef struct {
-    world *w;
-    bool   lives; /* rank 0 destroys its communicator and stays */
-} leave;
-
-static int early_rank(int rank, int n, void *arg)
-{
-    const leave *l = arg;
-    world       *w = l->w;
-    const size_t count = BIG;
-    ncclComm_t   c = world_comm(w, 0, rank, n);
-    float       *buf = malloc(count * sizeof *buf);
-
-    if (!c || !buf)
-        return 1;
-    for (size_t i = 0; i < count; i++)
-        buf[i] = rank == 0 ? (float)(i % 1000) : -1;
-    usleep(rank ? 200000 : 0); /* the root is done, and gone, before the others come (when it is small) */
-    CHECK(ncclBroadcast(buf, buf, SMALL, ncclFloat, 0, c, NULL) == ncclSuccess, "rank %d: %s", rank, ncclGetLastError(c));
-    CHECK(ncclBroadcast(buf + SMALL, buf + SMALL, BIG - SMALL, ncclFloat, 0, c, NULL) == ncclSuccess, "rank %d: %s", rank,
-          ncclGetLastError(c));
-    if (rank == 0)
-        CHECK(ncclSend(buf, SMALL, ncclFloat, 1, c, NULL) == ncclSuccess, "%s", ncclGetLastError(c));
-    if (rank == 0)
-        memset(buf, 0, count * sizeof *buf); /* done: the buffer is the caller's again */
-    if (rank == 0)
-        CHECK(IN_TIME(SOON, ncclCommDestroy(c)) == ncclSuccess, "%s", ncclGetLastError(NULL));
-    if (rank == 0) {
-        if (l->lives)
-            CHECK(WAIT_FOR(atomic_load(&w->note[0]) == n - 1, 30), "the others did not finish");
-        exit(0);
-    }
-    for (size_t i = 0; i < count; i++)
-        if (!CHECK(buf[i] == (float)(i % 1000), "rank %d: element %zu is %g", rank, i, (double)buf[i]))
-            break;
-    usleep(100000);
-    float got[SMALL] = { -1, -1, -1, -1 };
-    if (rank == 1)
-        CHECK(ncclRecv(got, SMALL, ncclFloat, 0, c, NULL) == ncclSuccess && got[3] == 3, "what the rank sent before it went: %s, %g",
-              ncclGetLastError(c), (double)got[3]);
-    /* a message between those who are left; then one that needs the rank that went */
-    if (rank == 1)
-        CHECK(ncclSend(buf, SMALL, ncclFloat, 2, c, NULL) == ncclSuccess, "%s", ncclGetLastError(c));
-    if (rank == 2)
-        CHECK(ncclRecv(got, SMALL, ncclFloat, 1, c, NULL) == ncclSuccess && got[3] == 3, "%s", ncclGetLastError(c));
-    world_meet(w, n - 1);
-    const ncclResult_t r = IN_TIME(3.0, ncclAllReduce(buf, buf, SMALL, ncclFloat, ncclSum, c, NULL));
-    CHECK(r == ncclRemoteError && strstr(ncclGetLastError(c), "rank 0"), "rank %d: %d, %s", rank, (int)r, ncclGetLastError(c));
-    CHECK(IN_TIME(SOON, ncclCommDestroy(c)) == ncclSuccess, "%s", ncclGetLastError(NULL));
-    for (double was = atomic_load(&w->note[0]); !atomic_compare_exchange_weak(&w->note[0], &was, was + 1);)
-        ;
-    return 0;
-}
-
-TEST(a_rank_that_is_done_may_go)
-{
-    for (int i = 0; i < 4; i++) {
-        leave l = { world_open(), i % 2 };
-        CHECK(run_ranks_as_processes(N, early_rank, &l) == 0, "ranks failed");
-        world_close(l.w);
-    }
 }

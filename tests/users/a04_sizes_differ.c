@@ -252,6 +252,8 @@ TEST(send_and_receive)
         { NULL, 99998, 100000, ncclFloat, ncclFloat, true, false },
         { NULL, 8, 100000, ncclFloat, ncclFloat, false, true },
         { NULL, 8, 4, ncclFloat, ncclFloat64, false, false }, /* equal in bytes */
+        { NULL, 8, 8, ncclFloat, ncclInt32, false, false }, /* in count, too */
+        { NULL, 70000, 70000, ncclFloat, ncclFloat64, false, true },
         { NULL, 60000, 30000, ncclInt32, ncclInt64, true, true },
         { NULL, 0, 4, ncclFloat, ncclFloat, false, false },
     };
