@@ -161,6 +161,15 @@ rcclx_status rcclx_unique_id_serve(const rcclx_unique_id *id)
 
 /* --- going there ------------------------------------------------------------------ */
 
+static rcclx_status no_handles(int rank)
+{
+    struct rlimit l = { 0 };
+
+    getrlimit(RLIMIT_NOFILE, &l);
+    return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d: the limit of %llu open files (ulimit -n) leaves no room for a socket and the "
+                      "peers' memory handles; raise it", rank, (unsigned long long)l.rlim_cur);
+}
+
 /* A socket to the root, trying until it answers or there is no hope. */
 static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout, const _Atomic uint32_t *aborted, int *fd)
 {
@@ -183,6 +192,8 @@ static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout
         if (*fd >= 0)
             return RCCLX_OK;
         const int e = errno;
+        if (e == EMFILE)
+            return no_handles(rank);
         if ((double)(rcclx_clock_ns() - begin) * 1e-9 > patience)
             return RCCLX_FAIL(f->late ? RCCLX_TIMEOUT : RCCLX_SYSTEM, "rank %d: nobody answers for this unique id at %s (%s): "
                               "%s", rank, text, strerror(e), f->late ? "rank 0 has not come, or listens elsewhere"
@@ -190,15 +201,6 @@ static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout
         nap(ms);
     }
     return RCCLX_ABORTED;
-}
-
-static rcclx_status no_handles(int rank)
-{
-    struct rlimit l = { 0 };
-
-    getrlimit(RLIMIT_NOFILE, &l);
-    return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d: the limit of %llu open files (ulimit -n) leaves no room for the peers' memory "
-                      "handles; raise it", rank, (unsigned long long)l.rlim_cur);
 }
 
 static rcclx_status hear_root(int fd, int rank, int nranks, uint64_t deadline, const _Atomic uint32_t *aborted, rcclx_welcome *w,
