@@ -237,6 +237,11 @@ static int abort_rank(int rank, int n, void *arg)
     world_meet(s->w, n);
     if (rank != 0) { /* who is idle helps nobody out of a call */
         CHECK(WAIT_FOR(atomic_load(&s->w->note[0]) == 1, 30), "rank 0 did not finish");
+        const ncclResult_t r = world_async(s->c, 3); /* rank 0 lives on: it must have said so itself */
+        CHECK(r == ncclRemoteError && strstr(ncclGetLastError(s->c), "aborted"), "rank %d: %d, %s", rank, (int)r,
+              ncclGetLastError(s->c));
+        if (atomic_fetch_add(&s->w->arrived, 1) == n - 2)
+            atomic_store(&s->w->note[1], 1);
         return ncclCommAbort(s->c) != ncclSuccess;
     }
     pthread_create(&t, NULL, stuck_main, s);
@@ -246,6 +251,7 @@ static int abort_rank(int rank, int n, void *arg)
     CHECK(IN_TIME(SOON, ncclCommAbort(s->c)) == ncclSuccess, "%s", ncclGetLastError(NULL));
     const bool left = CHECK(WAIT_FOR(atomic_load(&s->left), 1), "the call goes on after the abort");
     atomic_store(&s->w->note[0], 1);
+    CHECK(WAIT_FOR(atomic_load(&s->w->note[1]) == 1, 10), "the others were not told");
     if (!left)
         _exit(3);
     pthread_join(t, NULL);
