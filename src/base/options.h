@@ -66,6 +66,8 @@
       "protocols to choose from: LL, LL128, Simple; without LL small messages are staged, too")          \
     X(ORDERED, "RCCLX_ORDERED", BOOL, "0", 0, 0, AGREE,                                                  \
       "sum in rank order even where NCCL_ALGO or RCCLX_ALGO asks for an algorithm that does not")        \
+    X(STREAM_BYTES, "RCCLX_STREAM_BYTES", SIZE, "0", 0, 1e15, AGREE,                                     \
+      "bytes a rank reads and writes from which results are stored past the caches; 0: by processor")    \
     X(TUNE_FILE, "RCCLX_TUNE_FILE", STR, "", 0, 0, AGREE,                                                \
       "measured points that replace modelled prices")                                                    \
     X(MIN_CTAS, "NCCL_MIN_CTAS", INT, "1", 1, 64, AGREE,                                                 \

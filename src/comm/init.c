@@ -99,18 +99,19 @@ static bool protocol_left(const char *list, const char *name)
     return named != not;
 }
 
-static void decide(rcclx_agreed *a)
+static void decide(rcclx_agreed *a, int nranks)
 {
     rcclx_machine m;
 
-    rcclx_machine_default(&m, 1);
+    rcclx_machine_default(&m, nranks);
     const bool apart = rcclx_option_int(RCCLX_OPT_P2P_DISABLE) != 0;
     a->cma = !apart && rcclx_option_int(RCCLX_OPT_CMA) != 0;
     a->arenas = !apart;
     a->ordered = (int32_t)rcclx_option_int(RCCLX_OPT_ORDERED);
     a->slot_max = protocol_left(rcclx_option_str(RCCLX_OPT_PROTO), "LL") ? (uint64_t)rcclx_option_int(RCCLX_OPT_LL_BYTES) : 0;
     a->chunk = (uint64_t)rcclx_option_int(RCCLX_OPT_CHUNK_BYTES);
-    a->cache_bytes = m.cache_bytes;
+    const int64_t stream = rcclx_option_int(RCCLX_OPT_STREAM_BYTES);
+    a->cache_bytes = stream ? (uint64_t)stream : m.cache_bytes;
     const char *own = rcclx_option_str(RCCLX_OPT_X_ALGO);
     snprintf(a->algo, sizeof(a->algo), "%s", *own ? own : rcclx_option_str(RCCLX_OPT_ALGO));
     rcclx_option_agree_text(a->options, sizeof(a->options));
@@ -249,7 +250,7 @@ static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m)
     take_cores(me->cores);
     atomic_store(&me->reach, reach_peers(c, m));
     if (t->rank == 0)
-        decide(&t->segment.head->agreed);
+        decide(&t->segment.head->agreed, t->nranks);
     return rcclx_team_start(t);
 }
 

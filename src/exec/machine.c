@@ -1,5 +1,5 @@
 /* What the pricer is told of this machine: cores and caches asked of the system,
- * latencies and rates measured on one machine of this class. Prices only rank
+ * latencies and rates from a row measured on a machine of its kind. Prices only rank
  * algorithms, so that ratios matter and the absolute values hardly do. */
 #include "exec/exec.h"
 
@@ -20,14 +20,48 @@ static int cores(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+/* Bytes a rank reads and writes in one operation from which storing past the
+ * caches pays. Where the last cache is the processor's own, that is when all
+ * ranks' bytes no longer fit it; on Intel's servers, whose last cache is slow and
+ * not inclusive, soon after the second is full (both measured). */
+static size_t far_from(int nranks)
+{
+    const long second = cache(_SC_LEVEL2_CACHE_SIZE, 1 << 20), third = cache(_SC_LEVEL3_CACHE_SIZE, 16 * second);
+
+#if defined(__x86_64__)
+    if (__builtin_cpu_is("intel"))
+        return 2 * (size_t)second;
+#endif
+    return (size_t)third / (size_t)nranks > (size_t)second ? (size_t)third / (size_t)nranks : (size_t)second;
+}
+
+/* One row a kind of processor, measured on one of each; the first row serves all
+ * others. `far` is per core, beyond the caches. */
+static const struct row {
+    double call_ns, signal_ns, switch_ns, step_ns, local_rate, peer_rate, far_rate, cma_ns, cma_rate;
+} rows[] = {
+    { 60, 130, 800, 15, 30, 15, 10, 500, 12 },  /* Intel Xeon (Emerald Rapids) */
+    { 40, 55, 400, 8, 60, 45, 20, 1000, 10 },   /* AMD EPYC (Zen 5) */
+};
+
+static const struct row *row_of_processor(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_is("amd"))
+        return &rows[1];
+#endif
+    return &rows[0];
+}
+
 void rcclx_machine_default(rcclx_machine *m, int nranks)
 {
+    const struct row *r = row_of_processor();
+
     *m = (rcclx_machine){
         .nranks = nranks, .ncores = cores(),
-        .call_ns = 60, .signal_ns = 130, .switch_ns = 800, .step_ns = 15,
-        .local_rate = 30, .peer_rate = 15, .far_rate = 10,
-        .cache_bytes = (size_t)cache(_SC_LEVEL2_CACHE_SIZE, 1 << 20) * 2,
-        .cma_ns = 500, .cma_rate = 12,
+        .call_ns = r->call_ns, .signal_ns = r->signal_ns, .switch_ns = r->switch_ns, .step_ns = r->step_ns,
+        .local_rate = r->local_rate, .peer_rate = r->peer_rate, .far_rate = r->far_rate, .cache_bytes = far_from(nranks),
+        .cma_ns = r->cma_ns, .cma_rate = r->cma_rate,
         .slot_bytes = RCCLX_LANE_BYTES, .chunk_bytes = 256 << 10,
     };
 }
