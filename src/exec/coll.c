@@ -418,13 +418,6 @@ static rcclx_status finish(rcclx_runner *run, rcclx_status s)
     return s;
 }
 
-static bool begins_with_put(const rcclx_plan *p)
-{
-    const rcclx_step *s = &p->steps[0];
-
-    return s->op == RCCLX_STEP_COPY && s->proto == RCCLX_PROTO_LL && p->refs[s->first + s->nsrc].buf == RCCLX_SCRATCH;
-}
-
 static rcclx_status advance(rcclx_runner *run)
 {
     rcclx_team *t = run->team;
@@ -442,9 +435,11 @@ static rcclx_status advance(rcclx_runner *run)
                 return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
             run->view.in[t->rank] = (char *)(uintptr_t)op->in;
             run->view.out[t->rank] = op->out;
+            publish_header(run, true); /* with the data, if this rank has any to put */
+            const int done = rcclx_runner_once(run, plan);
+            if (done)
+                return done > 0 ? RCCLX_OK : run->failure;
             start_lanes(run, plan);
-            if (!begins_with_put(plan))
-                publish_header(run, true); /* nobody takes data of this rank, but all may look at its header */
             task->state = RUN;
             return advance(run);
         }

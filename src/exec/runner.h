@@ -45,6 +45,10 @@ static inline rcclx_header *rcclx_header_of(const rcclx_team *t, int rank, uint6
 rcclx_status      rcclx_runner_create(rcclx_team *t);
 void              rcclx_runner_destroy(rcclx_team *t);
 
+/* once.c: a slot plan whose put is done, straight through. 1: done; 0: a peer is late, nothing was
+ * done; -1: failed (run->failure). */
+int               rcclx_runner_once(rcclx_runner *run, const rcclx_plan *p);
+
 /* pick.c */
 rcclx_status      rcclx_pick_create(rcclx_pick **p, rcclx_team *t);
 void              rcclx_pick_destroy(rcclx_pick *p);
