@@ -1,4 +1,4 @@
-/* Vectors of W bytes for reduce_body.h: types, loads and stores, and the few
+/* Vectors of W bytes for reduce_body.h (compiled by it alone, so there is no include guard): types, loads and stores, and the few
  * operations for which an instruction set has something better than what the
  * compiler makes of plain C on vectors. Four sections, one an instruction set;
  * the functions they must define are those of the last one, which is plain C.

@@ -265,6 +265,7 @@ TEST(a29_ranks_that_disagree_are_told_and_rank_0_decides)
         { "RCCLX_ORDERED=0", "RCCLX_ORDERED=1" },        { "NCCL_PROTO=Simple", "NCCL_PROTO=LL" },
         { "NCCL_MIN_CTAS=1", "NCCL_MIN_CTAS=2" },        { "NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1" },
         { "NCCL_SHM_DISABLE=0", "NCCL_SHM_DISABLE=1" },  { "NCCL_NVLS_ENABLE=0", "NCCL_NVLS_ENABLE=1" },
+        { "RCCLX_STREAM_BYTES=1M", "RCCLX_STREAM_BYTES=1G" },
         { "NCCL_MAX_CTAS=7", "NCCL_MAX_CTAS=8" },        { "NCCL_NET=Socket", "NCCL_NET=IB" },
     };
     /* what has a case of its own */
