@@ -1,7 +1,8 @@
-/* Vectors of W bytes for reduce_body.h (compiled by it alone, so there is no include guard): types, loads and stores, and the few
+/* Vectors of W bytes for reduce_body.h: types, loads and stores, and the few
  * operations for which an instruction set has something better than what the
- * compiler makes of plain C on vectors. Four sections, one an instruction set;
- * the functions they must define are those of the last one, which is plain C.
+ * compiler makes of plain C on vectors. Compiled by the body alone, so there is
+ * no include guard. Four sections, one an instruction set; the functions they
+ * must define are those of the last one, which is plain C.
  *
  *   load_part, store_part   only the first n bytes (0 < n <= W)
  *   stream, fence           non-temporal store, and what must follow the last
