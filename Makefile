@@ -39,9 +39,9 @@ SCRIPTS = check tests
 else
 SCRIPTS =
 RUN    += --scale 5 --no-aslr
-export ASAN_OPTIONS  ?= detect_stack_use_after_return=1:strict_string_checks=1
+export ASAN_OPTIONS  ?= detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1
 export UBSAN_OPTIONS ?= print_stacktrace=1
-export TSAN_OPTIONS  ?= second_deadlock_stack=1:exitcode=66
+export TSAN_OPTIONS  ?= second_deadlock_stack=1:exitcode=66:allocator_may_return_null=1
 endif
 
 .PHONY: all build demo test bench install lint clean
