@@ -59,13 +59,13 @@ static void drop(root *r, int g)
 
 /* Tell every known rank, and the guest `also`, why there will be no communicator.
  * The ranks of this process come last: its end would be the end of the root. */
-static void refuse(root *r, rcclx_status s, int also)
+static void refuse(root *r, rcclx_status s, const guest *also)
 {
     r->welcome.status = (int32_t)s;
     for (int own = 0; own < 2; own++)
-        for (int g = 0; g < r->nguests; g++)
-            if ((r->guests[g].known || g == also) && (r->guests[g].hello.me.pid == (int32_t)getpid()) == own)
-                rcclx_send_all(r->guests[g].fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
+        for (const guest *x = r->guests; x < r->guests + r->nguests; x++)
+            if ((x->known || x == also) && (x->hello.me.pid == (int32_t)getpid()) == own)
+                rcclx_send_all(x->fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
 }
 
 static void missing(const root *r, char *text, size_t n)
@@ -102,7 +102,7 @@ static bool admit(root *r, int g)
         snprintf(text, n, "rank %d runs on another machine than rank %d; this version joins ranks of one machine", rank,
                  r->welcome.peer[0].rank);
     if (*text) {
-        refuse(r, RCCLX_USAGE, g);
+        refuse(r, RCCLX_USAGE, x);
         return false;
     }
     if (!r->nranks)
@@ -159,7 +159,7 @@ static int listen_to(root *r, int g)
         snprintf(r->welcome.text, sizeof(r->welcome.text), "rank %d (pid %d) went away while the ranks were meeting",
                  x->hello.me.rank, x->hello.me.pid);
         drop(r, g);
-        refuse(r, RCCLX_PEER_LOST, -1);
+        refuse(r, RCCLX_PEER_LOST, NULL);
         return -1;
     }
     if (k <= 0)
@@ -210,7 +210,7 @@ static void serve(root *r)
     w->status = (int32_t)rcclx_segment_create(r->nranks, r->token, &handles[0]);
     if (w->status != RCCLX_OK) {
         snprintf(w->text, sizeof(w->text), "%s", rcclx_last_error());
-        refuse(r, (rcclx_status)w->status, -1);
+        refuse(r, (rcclx_status)w->status, NULL);
         return;
     }
     w->nranks = r->nranks;
@@ -275,7 +275,7 @@ static bool round_of(root *r)
         missing(r, list, sizeof(list));
         snprintf(r->welcome.text, sizeof(r->welcome.text), "%d of %d ranks came before the deadline; missing: rank %s; start "
                  "them all, or raise RCCLX_INIT_TIMEOUT", r->narrived, r->nranks, list);
-        refuse(r, RCCLX_TIMEOUT, -1);
+        refuse(r, RCCLX_TIMEOUT, NULL);
     }
     return false;
 }
