@@ -118,7 +118,7 @@ static uint64_t one_of(rcclx_type t)
 /* Part by part, fetching and delivering what has no address here. A result that
  * has to be delivered is made in the bounce buffer, where the kernel finds it in
  * the cache. */
-static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s, const operand *src, const operand *dst,
+static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s, const operand *src, const operand *dst, int ndst,
                                    const uint64_t *scalar, size_t count)
 {
     const size_t size = run->view.size;
@@ -129,7 +129,7 @@ static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s,
 
     for (int i = 0; i < s->nsrc; i++)
         nget += !src[i].at;
-    for (int i = 0; i < s->ndst; i++)
+    for (int i = 0; i < ndst; i++)
         nput += !dst[i].at;
     size_t part = RCCLX_BOUNCE_BYTES / (size_t)(nget + 1) / size;
     if (part * size > PART)
@@ -138,7 +138,7 @@ static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s,
         const size_t n = count - done < part ? count - done : part, skip = done * size;
         char *next = run->bounce;
         int nnear = 0;
-        for (int i = 0; i < s->ndst; i++)
+        for (int i = 0; i < ndst; i++)
             if (dst[i].at)
                 to[nnear++] = dst[i].at + skip;
         for (int i = 0; i < s->nsrc; i++) {
@@ -159,7 +159,7 @@ static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s,
         } else if (nnear) {
             combine(run, s, from, to, nnear, scalar, n, run->streaming);
         }
-        for (int i = 0; i < s->ndst; i++)
+        for (int i = 0; i < ndst; i++)
             if (!dst[i].at)
                 RCCLX_TRY(rcclx_peer_put(&run->team->peer[dst[i].rank], dst[i].place + skip, home, n * size));
         RCCLX_TRY(rcclx_team_broken(run->team));
@@ -168,22 +168,22 @@ static rcclx_status through_bounce(const rcclx_runner *run, const rcclx_step *s,
 }
 
 /* Everything has an address. Long blocks go in parts, between which an abort is seen. */
-static rcclx_status in_parts(const rcclx_runner *run, const rcclx_step *s, const void **src, void **dst, const uint64_t *scalar,
-                             size_t count)
+static rcclx_status in_parts(const rcclx_runner *run, const rcclx_step *s, const void **src, void **dst, int ndst,
+                             const uint64_t *scalar, size_t count)
 {
     const size_t part = __builtin_expect(count > ABORT_BYTES / 8, 0) ? ABORT_BYTES / run->view.size : count;
     const bool streaming = run->streaming && streams(run, s);
 
     while (count > part) {
-        combine(run, s, src, dst, s->ndst, scalar, part, streaming);
+        combine(run, s, src, dst, ndst, scalar, part, streaming);
         count -= part;
         for (int i = 0; i < s->nsrc; i++)
             src[i] = (const char *)src[i] + part * run->view.size;
-        for (int i = 0; i < s->ndst; i++)
+        for (int i = 0; i < ndst; i++)
             dst[i] = (char *)dst[i] + part * run->view.size;
         RCCLX_TRY(rcclx_team_broken(run->team));
     }
-    combine(run, s, src, dst, s->ndst, scalar, count, streaming);
+    combine(run, s, src, dst, ndst, scalar, count, streaming);
     return RCCLX_OK;
 }
 
@@ -193,6 +193,21 @@ static size_t slot_length(const rcclx_view *v, uint32_t piece)
     const rcclx_ref first = { .buf = RCCLX_IN, .rank = (uint16_t)v->rank };
 
     return v->plan->cut == RCCLX_CUT_TABLE || !v->plan->pieced ? v->slot_count : cut_piece(v, block_range(v, &first, 0), piece).length;
+}
+
+/* A copy onto itself (in place, at the root of a broadcast) is none: leave those
+ * destinations out. Returns how many stay. */
+static int others_than(const operand *src, operand *dst, void **to, int ndst)
+{
+    int n = 0;
+
+    for (int i = 0; i < ndst; i++) {
+        if (dst[i].at ? dst[i].at == src->at : !src->at && dst[i].rank == src->rank && dst[i].place == src->place)
+            continue;
+        dst[n] = dst[i];
+        to[n++] = dst[i].at;
+    }
+    return n;
 }
 
 int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, uint32_t piece, int block)
@@ -222,12 +237,13 @@ int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, u
     }
     if (slots_only)
         count = slot_length(v, piece);
-    if (!count)
+    const int ndst = s->op == RCCLX_STEP_COPY ? others_than(&o[0], o + s->nsrc, dst, s->ndst) : s->ndst;
+    if (!count || !ndst)
         return 0;
     if (!far) {
-        run->failure = in_parts(run, s, src, dst, scalar, count);
+        run->failure = in_parts(run, s, src, dst, ndst, scalar, count);
         return run->failure != RCCLX_OK;
     }
-    run->failure = through_bounce(run, s, o, o + s->nsrc, scalar, count);
+    run->failure = through_bounce(run, s, o, o + s->nsrc, ndst, scalar, count);
     return run->failure != RCCLX_OK;
 }
