@@ -89,14 +89,14 @@ static void take_cores(uint64_t cores[16])
 /* Does a list of protocols ("LL,Simple", "^LL128", "allreduce:LL") leave this one? */
 static bool protocol_left(const char *list, const char *name)
 {
-    const bool not = *list == '^';
+    const bool inverted = *list == '^';
     bool named = !*list;
 
-    for (const char *at = list + not; *at; at += strcspn(at, ",;:") + (at[strcspn(at, ",;:")] != 0)) {
+    for (const char *at = list + inverted; *at; at += strcspn(at, ",;:") + (at[strcspn(at, ",;:")] != 0)) {
         const size_t n = strcspn(at, ",;:");
         named |= n == strlen(name) && !strncasecmp(at, name, n);
     }
-    return named != not;
+    return named != inverted;
 }
 
 static void decide(rcclx_agreed *a, int nranks)

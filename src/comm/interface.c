@@ -56,11 +56,11 @@ static bool listed(const char *name, const char *list, bool exact)
 
 static bool wanted(const char *name, const char *rule)
 {
-    const bool not = *rule == '^';
+    const bool inverted = *rule == '^';
 
-    rule += not;
+    rule += inverted;
     const bool exact = *rule == '=';
-    return !*rule || listed(name, rule + exact, exact) != not;
+    return !*rule || listed(name, rule + exact, exact) != inverted;
 }
 
 /* An IPv6 address that is new, and still being looked for elsewhere, cannot be used yet. */

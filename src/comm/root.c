@@ -26,7 +26,7 @@ enum { MAX_GUESTS = RCCLX_MAX_RANKS + 192, STRANGER_NS = 1000000000, LINGER_NS =
 
 typedef struct {
     int         fd, handle, nbytes; /* handle: the arena's, -1 none */
-    bool        known;
+    bool        heard, known;       /* its hello is here; and it is one of the ranks */
     uint64_t    since;
     rcclx_hello hello;
 } guest;
@@ -57,14 +57,14 @@ static void drop(root *r, int g)
         r->of_rank[x->hello.me.rank] = g + 1;
 }
 
-/* Tell every known rank, and the guest `also`, why there will be no communicator.
+/* Tell every rank that was heard why there will be no communicator.
  * The ranks of this process come last: its end would be the end of the root. */
-static void refuse(root *r, rcclx_status s, const guest *also)
+static void refuse(root *r, rcclx_status s)
 {
     r->welcome.status = (int32_t)s;
     for (int own = 0; own < 2; own++)
         for (const guest *x = r->guests; x < r->guests + r->nguests; x++)
-            if ((x->known || x == also) && (x->hello.me.pid == (int32_t)getpid()) == own)
+            if (x->heard && (x->hello.me.pid == (int32_t)getpid()) == own)
                 rcclx_send_all(x->fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
 }
 
@@ -87,6 +87,7 @@ static bool admit(root *r, int g)
     const size_t n = sizeof(r->welcome.text);
     const int rank = h->me.rank;
 
+    x->heard = true;
     if (r->off)
         return false;
     *text = 0;
@@ -102,7 +103,7 @@ static bool admit(root *r, int g)
         snprintf(text, n, "rank %d runs on another machine than rank %d; this version joins ranks of one machine", rank,
                  r->welcome.peer[0].rank);
     if (*text) {
-        refuse(r, RCCLX_USAGE, x);
+        refuse(r, RCCLX_USAGE);
         return false;
     }
     if (!r->nranks)
@@ -159,7 +160,7 @@ static int listen_to(root *r, int g)
         snprintf(r->welcome.text, sizeof(r->welcome.text), "rank %d (pid %d) went away while the ranks were meeting",
                  x->hello.me.rank, x->hello.me.pid);
         drop(r, g);
-        refuse(r, RCCLX_PEER_LOST, NULL);
+        refuse(r, RCCLX_PEER_LOST);
         return -1;
     }
     if (k <= 0)
@@ -210,7 +211,7 @@ static void serve(root *r)
     w->status = (int32_t)rcclx_segment_create(r->nranks, r->token, &handles[0]);
     if (w->status != RCCLX_OK) {
         snprintf(w->text, sizeof(w->text), "%s", rcclx_last_error());
-        refuse(r, (rcclx_status)w->status, NULL);
+        refuse(r, (rcclx_status)w->status);
         return;
     }
     w->nranks = r->nranks;
@@ -275,7 +276,7 @@ static bool round_of(root *r)
         missing(r, list, sizeof(list));
         snprintf(r->welcome.text, sizeof(r->welcome.text), "%d of %d ranks came before the deadline; missing: rank %s; start "
                  "them all, or raise RCCLX_INIT_TIMEOUT", r->narrived, r->nranks, list);
-        refuse(r, RCCLX_TIMEOUT, NULL);
+        refuse(r, RCCLX_TIMEOUT);
     }
     return false;
 }

@@ -33,7 +33,7 @@ static int place(const vote *all, int n, int me, int *size)
         if (all[r].color != all[me].color)
             continue;
         ++*size;
-        before += all[r].key < all[me].key || (all[r].key == all[me].key && r < me);
+        before += all[r].key < all[me].key || (r < me && all[r].key == all[me].key);
     }
     return before;
 }
