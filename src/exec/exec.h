@@ -116,7 +116,6 @@ void         rcclx_group_fail(rcclx_status s);
  * together, each in a thread of its own; outside a group at once. A group that failed before its
  * end drops its jobs instead. Both take the job. */
 rcclx_status rcclx_group_job(rcclx_status (*run)(void *job), void (*drop)(void *job), void *job);
-int          rcclx_group_ops(void); /* operations kept so far in this thread's group */
 /* End the group without running its operations (ncclGroupSimulateEnd); estimated time in us. */
 rcclx_status rcclx_group_simulate(double *us);
 

@@ -343,11 +343,6 @@ bool rcclx_group_open(void)
     return here.depth > 0;
 }
 
-int rcclx_group_ops(void)
-{
-    return here.ntasks;
-}
-
 rcclx_status rcclx_group_start(void)
 {
     here.depth++;

@@ -59,8 +59,4 @@ const rcclx_plan *rcclx_pick_slot(rcclx_pick *p, rcclx_kind kind, int root);
 /* move.c */
 int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, uint32_t piece, int block);
 
-/* Bytes of the buffers a rank passes to a collective. */
-size_t rcclx_in_bytes(const rcclx_op *op, int nranks, int rank);
-size_t rcclx_out_bytes(const rcclx_op *op, int nranks, int rank);
-
 #endif

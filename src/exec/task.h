@@ -27,7 +27,6 @@ int  rcclx_coll_waits_for(const rcclx_task *t);
 void rcclx_task_words(const rcclx_task *t, char *text, size_t nbytes);
 
 /* Run tasks to their end (their teams' turns are taken already). */
-rcclx_status rcclx_tasks_run(rcclx_task *const *tasks, int ntasks);
 rcclx_status rcclx_task_run(rcclx_task *t);
 
 /* --- turns: one strong order of operations per team ----------------------- */

@@ -36,7 +36,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { PAGE = 4096, ALIGN = 64 << 10, SIGHT = 2 << 20 /* bytes a bit of `seen` stands for */ };
+enum { PAGE = 4096, ALIGN = 64 << 10, SIGHT = 64 << 10 /* bytes a byte of `seen` stands for */, LONG = 256 << 10 };
 #define PREFAULT ((size_t)256 << 20)
 
 typedef struct block {
@@ -332,26 +332,28 @@ void rcclx_mapping_release(rcclx_mapping *m)
     rcclx_mem_free(m);
 }
 
-/* Faults taken one by one cost a microsecond a page; a range is faulted in at
- * once when it is first seen. */
+/* Faults taken one by one cost a microsecond a page; a long range is faulted in at
+ * once when some of it has not been seen before, and never asked about again. */
 static void fault_in(rcclx_mapping *m, uint64_t offset, size_t nbytes)
 {
-    for (size_t i = offset / SIGHT; i <= (offset + nbytes - 1) / SIGHT; i++) {
-        if (atomic_load_explicit(&m->seen[i], memory_order_relaxed))
-            continue;
-        const size_t from = i * SIGHT > offset ? i * SIGHT : offset & ~(uint64_t)(PAGE - 1);
-        const size_t to = (i + 1) * SIGHT < offset + nbytes ? (i + 1) * SIGHT : offset + nbytes;
-        madvise(m->base + from, (to - from + PAGE - 1) / PAGE * PAGE, MADV_POPULATE_WRITE);
-        if (to - from >= SIGHT / 2)
-            atomic_store_explicit(&m->seen[i], 1, memory_order_relaxed);
-    }
+    const size_t first = offset / SIGHT, last = (offset + nbytes - 1) / SIGHT;
+    const size_t from = offset & ~(uint64_t)(PAGE - 1);
+    bool seen = true;
+
+    for (size_t i = first; i <= last && seen; i++)
+        seen = atomic_load_explicit(&m->seen[i], memory_order_relaxed);
+    if (seen)
+        return;
+    madvise(m->base + from, (offset + nbytes - from + PAGE - 1) / PAGE * PAGE, MADV_POPULATE_WRITE);
+    for (size_t i = first; i <= last; i++)
+        atomic_store_explicit(&m->seen[i], 1, memory_order_relaxed);
 }
 
 void *rcclx_mapping_at(rcclx_mapping *m, uint64_t offset, size_t nbytes)
 {
     if (!m || offset > m->nbytes || nbytes > m->nbytes - offset)
         return NULL;
-    if (nbytes >= SIGHT / 2)
+    if (nbytes >= LONG)
         fault_in(m, offset, nbytes);
     return m->base + offset;
 }
