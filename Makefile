@@ -4,16 +4,19 @@
 #   make demo             train a small network on four ranks, then measure an all-reduce
 #   make test             build and run all tests (K=word: those whose name holds it)
 #   make test SAN=thread  the same under sanitizers (or SAN=address,undefined)
+#   make gpu-test         on a machine with GPUs: build their kernels, run the tests that need them
 #   make bench            beside Open MPI and MPICH, table and plot
 #   make install PREFIX=/usr/local
 #   make lint             the checks, a clang build, cppcheck
 #   make clean
 #
 # What is missing on a Debian or Ubuntu is installed first, as root (packages.txt).
+# GPU kernels are built when their compilers are here (docs/building.md); GPU=off: never.
 PREFIX ?= /usr/local
 SAN    ?=
 K      ?=
 CMAKE_FLAGS ?=
+GPU = $(if $(SAN),off,auto)
 
 ifeq ($(SAN),)
 BUILD  ?= build
@@ -26,7 +29,8 @@ BUILD  ?= build-asan
 FOLDERS = unit conform fuzz
 endif
 
-CONFIGURE = cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING $(if $(SAN),-DRCCLX_SANITIZE=$(SAN)) $(CMAKE_FLAGS)
+CONFIGURE = cmake -S . -B $(BUILD) -G Ninja --log-level=NOTICE -DRCCLX_GPU=$(GPU) \
+            $(if $(SAN),-DRCCLX_SANITIZE=$(SAN)) $(CMAKE_FLAGS)
 RUN       = RCCLX_BUILD=$(BUILD) $(BUILD)/runner $(if $(K),-k '$(K)')
 empty    :=
 space    := $(empty) $(empty)
@@ -44,7 +48,7 @@ export UBSAN_OPTIONS ?= print_stacktrace=1
 export TSAN_OPTIONS  ?= second_deadlock_stack=1:exitcode=66:allocator_may_return_null=1
 endif
 
-.PHONY: all build demo test bench install lint clean
+.PHONY: all build demo test gpu-test bench install lint clean
 .DEFAULT_GOAL := all
 
 all: build
@@ -65,6 +69,13 @@ test:
 	@grep -E '$(PATTERN)' $(BUILD)/tests.txt > $(BUILD)/selected.txt || true
 	@$(RUN) $(SCRIPTS) @$(BUILD)/selected.txt
 
+gpu-test:
+	@scripts/setup build test gpu
+	@$(CONFIGURE) -DRCCLX_WERROR=ON >/dev/null
+	@cmake --build $(BUILD) --target all tests
+	@grep /tests/gpu/ $(BUILD)/tests.txt > $(BUILD)/selected.txt || true
+	@$(RUN) @$(BUILD)/selected.txt
+
 bench: build
 	@scripts/setup build bench
 	bench/run
@@ -75,7 +86,7 @@ install: build
 # check/slow holds what needs a build of its own.
 LINT ?= check check/slow
 lint:
-	@scripts/setup build test lint
+	@scripts/setup build test lint gpu
 	@$(CONFIGURE) >/dev/null
 	@cmake --build $(BUILD) --target all runner
 	@$(RUN) $(LINT)
