@@ -67,6 +67,8 @@ enum {
     RCCLX_FIFO_BYTES = 4096,      /* data a message carries with it; larger ones are fetched */
     RCCLX_PIPE_BYTES = 128 << 10, /* one of the two halves of a pair's pipe, for buffers nobody can reach */
     RCCLX_ERROR_TEXT = 1024,
+    RCCLX_GPU_RANKS  = 16,        /* with a GPU each, that share memory */
+    RCCLX_GPU_SHARED = 1024,      /* allocations of a rank that peers have mapped */
 };
 
 /* A counter with one writer, alone in its cache line. */
@@ -139,6 +141,19 @@ typedef struct {
     _Atomic uint64_t now; /* what it is in, RCCLX_NOW of exec/task.h; 0: nothing */
 } rcclx_ident;
 
+typedef enum { RCCLX_WINDOW_ABSENT, RCCLX_WINDOW_HERE, RCCLX_WINDOW_FAILED } rcclx_window_state;
+
+/* What a rank says about device memory; window.h is the only user, so that the
+ * pages of a communicator without GPUs never come into being. */
+typedef struct {
+    _Alignas(4096) _Atomic uint32_t state;    /* rcclx_window_state */
+    _Atomic uint32_t holders;                 /* ranks of my process that use my window, a bit each: the last one frees it */
+    _Atomic uint32_t waiting;                 /* I have letters that did not fit in somebody's socket */
+    _Atomic uint32_t window[RCCLX_GPU_RANKS]; /* have I mapped this rank's window? An answer of window_state.h */
+    char     why[512], failure[512];          /* why not; why FAILED */
+    _Alignas(64) _Atomic uint32_t answer[RCCLX_GPU_RANKS][RCCLX_GPU_SHARED]; /* likewise of its buffers: generation << 2 | answer */
+} rcclx_window_area;
+
 typedef struct {
     rcclx_ident   ident;
     rcclx_counter done;                       /* last operation finished */
@@ -166,6 +181,7 @@ typedef struct {
     uint32_t nranks, version;
     uint64_t token[2];
     uint64_t area_bytes;
+    rcclx_window_area gpu;
     _Alignas(64) _Atomic uint32_t failed;   /* number of ranks whose state is FAILED or CLOSED early */
     _Atomic uint32_t sleepers, bell;        /* futex: who sleeps wakes when anyone rings */
     _Alignas(64) rcclx_agreed agreed;       /* rank 0's */

@@ -26,8 +26,8 @@ typedef struct rcclx_windows rcclx_windows;
 typedef struct {
     const rcclx_gpu     *gpu;
     int                  device, rank, nranks;
-    const rcclx_segment *segment;      /* areas reachable by rcclx_segment_area */
-    const rcclx_peer    *peer;         /* of each rank; used until close */
+    const rcclx_segment *segment;      /* stays mapped until close */
+    const rcclx_peer    *peer;         /* of each rank; read by open only */
     const uint64_t      *key;          /* process key of each rank: equal = same process, pointers are good */
     const int           *peer_device;  /* device number of each rank in ITS process; for same-process ranks */
     uint64_t             token[2];     /* of the communicator: nobody else knows it */
@@ -59,7 +59,7 @@ rcclx_status rcclx_windows_deregister(rcclx_windows *w, int reg);
 
 /* Some 20 ns; 0 if [ptr, ptr+nbytes) is not in a registration that all peers have mapped. */
 uint64_t rcclx_windows_token(rcclx_windows *w, const void *ptr, size_t nbytes);
-bool     rcclx_windows_settled(const rcclx_windows *w, int reg); /* all peers have answered: mapped it or refused */
+bool     rcclx_windows_settled(rcclx_windows *w, int reg); /* all peers have answered: mapped it or refused */
 
 /* fd becomes readable when serve has something to do; call it a few times a second
  * besides, since what did not fit in a peer's socket waits here. One thread; never blocks long. */
