@@ -29,7 +29,9 @@
  *               wave together; the flag is in the last 8 bytes of the lane with is_flag
  *   flags       gp_flag_* (64 bits), gp_word_* (32), gp_add_device, gp_fence_system:
  *               system scope but gp_add_device
+ *   block       gp_shared_peek, gp_shared_poke: a shared word that threads race for
  *   wait        gp_nap in every loop that spins; gp_ticks: nanoseconds
+ *   code        GP_SLOW: a function that is called and not inlined, arguments by value
  *   numbers     gp_f32_bits .., gp_add_f32 .. (rounded once, never fused), small floats
  *               one by one and by the word: as docs/numerics.md has them
  *
@@ -57,15 +59,17 @@
 /* ================================ NVIDIA ================================ */
 
 #define GP_DEV static __device__ __forceinline__
+#define GP_SLOW static __device__ __noinline__
 #define GP_UNROLL _Pragma("unroll")
+#define GP_NO_UNROLL _Pragma("unroll 1")
 #define GP_WAVE 32
 #define GP_LINE 128
 
 #define GP_KERNEL(name, argtype)                                              \
     GP_DEV void name##_body(const argtype *args);                             \
-    extern "C" __global__ void __launch_bounds__(GP_THREADS) name(const __grid_constant__ argtype arg) \
+    extern "C" __global__ void __launch_bounds__(GP_THREADS) name(const __grid_constant__ argtype gp_arg) \
     {                                                                         \
-        name##_body(&arg);                                                    \
+        name##_body(&gp_arg);                                                    \
     }                                                                         \
     GP_DEV void name##_body(const argtype *args)
 #define GP_SHARED(type, name)                                                 \
@@ -156,6 +160,8 @@ GP_DEV uint32_t gp_add_device(uint32_t *p, uint32_t v)
 }
 
 GP_DEV void gp_fence_system(void) { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
+GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return *(const volatile uint32_t *)p; }
+GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { *(volatile uint32_t *)p = v; }
 
 GP_DEV uint64_t gp_ticks(void)
 {
@@ -183,7 +189,9 @@ GP_DEV double gp_div_f64(double a, double b) { return __ddiv_rn(a, b); }
 /* ================================= AMD ================================== */
 
 #define GP_DEV static inline __attribute__((always_inline, device))
+#define GP_SLOW static __attribute__((noinline, device))
 #define GP_UNROLL _Pragma("unroll")
+#define GP_NO_UNROLL _Pragma("nounroll")
 #define GP_WAVE 64
 #define GP_LINE 64
 /* Pointers taken from memory are generic until told otherwise, and flat accesses are slow. */
@@ -191,9 +199,9 @@ GP_DEV double gp_div_f64(double a, double b) { return __ddiv_rn(a, b); }
 
 #define GP_KERNEL(name, argtype)                                              \
     GP_DEV void name##_body(const argtype *args);                             \
-    extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, GP_THREADS))) void name(argtype arg) \
+    extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, GP_THREADS))) void name(argtype gp_arg) \
     {                                                                         \
-        (void)arg;                                                            \
+        (void)gp_arg;                                                         \
         name##_body((const argtype *)__builtin_amdgcn_kernarg_segment_ptr()); \
     }                                                                         \
     GP_DEV void name##_body(const argtype *args)
@@ -264,6 +272,9 @@ GP_DEV void gp_fence_system(void)
     GP_AMD_RELEASE("");
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
 }
+
+GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return *(const volatile uint32_t *)p; }
+GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { *(volatile uint32_t *)p = v; }
 
 GP_DEV uint64_t gp_flag_get_acquire(const void *p) { return GP_AMD_LOAD(p, uint64_t, __ATOMIC_ACQUIRE); }
 GP_DEV uint64_t gp_flag_get(const void *p) { return GP_AMD_LOAD(p, uint64_t, __ATOMIC_RELAXED); }
@@ -344,7 +355,9 @@ GP_AMD_ARITHMETIC(gp_div_f64, double, /)
 #include <string.h>
 
 #define GP_DEV static inline
+#define GP_SLOW static
 #define GP_UNROLL
+#define GP_NO_UNROLL
 #define GP_WAVE 32
 #define GP_LINE 128
 
@@ -412,6 +425,8 @@ GP_DEV void gp_word_put(void *p, uint32_t v) { __atomic_store_n((uint32_t *)p, v
 GP_DEV uint32_t gp_word_get(const void *p) { return __atomic_load_n((const uint32_t *)p, __ATOMIC_ACQUIRE); }
 GP_DEV uint32_t gp_add_device(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
 GP_DEV void gp_fence_system(void) { __atomic_signal_fence(__ATOMIC_ACQ_REL); }
+GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return gp_word_get(p); }
+GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { gp_word_put(p, v); }
 
 GP_DEV void gp_ll_store(void *unit, uint32_t d0, uint32_t d1, uint32_t f0, uint32_t f1)
 {
