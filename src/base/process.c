@@ -62,7 +62,8 @@ static void fill(void)
     state.pid = (int)getpid();
     state.host = host_hash();
     rcclx_random(&state.key, sizeof(state.key));
-    state.arena = state.mappings = state.segments = state.handles = state.streams = NULL;
+    state.arena = state.mappings = state.segments = state.handles = state.streams = state.gpus = NULL;
+    state.gpu_memory = NULL;
 }
 
 static void first(void)

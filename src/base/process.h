@@ -19,6 +19,8 @@ typedef struct {
     void           *lives;     /* transport/life.c: the peer processes watched */
     void           *handles;   /* comm/handle.c */
     void           *streams;   /* exec/stream.c */
+    void           *gpus;      /* device/gpu.c: the drivers that were loaded */
+    void           *gpu_memory; /* exec/gpu_memory.c: what ncclMemAlloc gave on GPUs, the teams that use it */
 } rcclx_process_state;
 
 rcclx_process_state *rcclx_process(void);
