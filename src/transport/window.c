@@ -78,10 +78,13 @@ static rcclx_status make(rcclx_windows *w)
 static void announce(rcclx_windows *w, rcclx_letter *l, int *fd)
 {
     rcclx_gpu_handle h = { .fd = -1 };
+    rcclx_gpu_info info;
     bool others = false;
 
     *l = (rcclx_letter){ .kind = RCCLX_LETTER_WINDOW, .base = (uint64_t)(uintptr_t)w->window, .nbytes = w->nbytes };
     *fd = -1;
+    if (w->gpu->info(w->device, &info) == RCCLX_OK)
+        memcpy(l->pci, info.pci, sizeof(l->pci));
     for (int r = 0; r < w->nranks; r++)
         others |= !rcclx_window_local(w, r);
     if (!others || w->gpu->export(w->window, &h) != RCCLX_OK)
@@ -108,7 +111,7 @@ static rcclx_status tell(rcclx_windows *w, rcclx_letter *l, int fd, uint32_t *to
     return RCCLX_OK;
 }
 
-static void listen(rcclx_windows *w)
+static void read_mail(rcclx_windows *w)
 {
     rcclx_letter l;
     int fd;
@@ -133,11 +136,16 @@ static rcclx_status all_answered(const rcclx_windows *w, int *late, int *of)
     return RCCLX_OK;
 }
 
+/* `late` has not answered about the window of `of`; but who is not there at all is to blame first. */
 static rcclx_status too_late(const rcclx_windows *w, const rcclx_peer *peer, int late, int of, double timeout)
 {
-    if (atomic_load(&w->area[late]->state) == RCCLX_WINDOW_ABSENT)
-        return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has not opened its device after %.0f s; is it "
-                          "stopped, or was it started without a GPU?", w->rank, w->nranks, late, peer[late].pid, timeout);
+    for (int r = 0; r < w->nranks; r++)
+        if (atomic_load(&w->area[r]->state) == RCCLX_WINDOW_ABSENT)
+            return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has not opened its device after %.0f s; is it "
+                              "stopped, or was it started without a GPU?", w->rank, w->nranks, r, peer[r].pid, timeout);
+    if (late == w->rank)
+        return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has sent no handle of its device's memory after %.0f s; "
+                          "is it stopped, or in another network namespace (container)?", w->rank, w->nranks, of, peer[of].pid, timeout);
     return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has not mapped the device memory of rank %d after %.0f s; "
                       "is one of them stopped, or in another network namespace (container)?", w->rank, w->nranks, late,
                       peer[late].pid, of, timeout);
@@ -172,7 +180,7 @@ static rcclx_status exchange(rcclx_windows *w, const rcclx_windows_args *a, rccl
 
     for (int n = 0; all_answered(w, &late, &of) != RCCLX_OK; n++) {
         RCCLX_TRY(tell(w, l, fd, &told));
-        listen(w);
+        read_mail(w);
         RCCLX_TRY(look_up(w, a, began, late, of));
         if (n < 200) {
             sched_yield();

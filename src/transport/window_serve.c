@@ -48,6 +48,18 @@ static rcclx_status import(rcclx_windows *w, const rcclx_letter *l, int fd, void
 
 /* --- windows -------------------------------------------------------------------- */
 
+/* Another process may number the devices in another way. True if its device is none
+ * of ours: then the import shows. */
+static bool reaches(const rcclx_windows *w, const char *pci)
+{
+    rcclx_gpu_info info;
+
+    for (int d = 0; pci[0] && d < w->gpu->count; d++)
+        if (w->gpu->info(d, &info) == RCCLX_OK && !strncmp(info.pci, pci, sizeof(info.pci)))
+            return d == w->device || w->gpu->reaches(w->device, d);
+    return true;
+}
+
 static rcclx_status map_window(rcclx_windows *w, const rcclx_letter *l, int fd)
 {
     const int from = (int)l->from;
@@ -56,6 +68,8 @@ static rcclx_status map_window(rcclx_windows *w, const rcclx_letter *l, int fd)
     if (!rcclx_window_local(w, from)) {
         if (l->offset > l->nbytes || w->nbytes > l->nbytes - l->offset)
             return RCCLX_FAIL(RCCLX_INTERNAL, "it has %llu bytes, not %llu", (unsigned long long)l->nbytes, (unsigned long long)w->nbytes);
+        if (!reaches(w, l->pci))
+            return RCCLX_FAIL(RCCLX_UNSUPPORTED, "device %d cannot load and store memory of the device at %.24s", w->device, l->pci);
         RCCLX_TRY(import(w, l, fd, &w->imported[from]));
         w->at[from] = (char *)w->imported[from] + l->offset;
         return RCCLX_OK;
@@ -130,13 +144,14 @@ static rcclx_status map_shared(rcclx_windows *w, const rcclx_letter *l, int fd, 
 static void take_share(rcclx_windows *w, const rcclx_letter *l, int fd)
 {
     rcclx_import *at = import_of(w, l->from, l->index);
-    const bool mapped = at && !at->base && map_shared(w, l, fd, at) == RCCLX_OK;
+    const bool reach = w->at[l->from] != NULL;
+    const bool mapped = reach && at && !at->base && map_shared(w, l, fd, at) == RCCLX_OK;
 
     if (at)
         at->generation = l->generation;
     if (!mapped)
         RCCLX_INFO_LOG(REG, "rank %d: device %d cannot map %llu bytes registered by rank %u, which then go through staging: %s",
-                       w->rank, w->device, (unsigned long long)l->nbytes, l->from, rcclx_last_error());
+                       w->rank, w->device, (unsigned long long)l->nbytes, l->from, reach ? rcclx_last_error() : w->why);
     answer(w, l, mapped ? RCCLX_ANSWER_MAPPED : RCCLX_ANSWER_REFUSED);
 }
 

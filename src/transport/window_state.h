@@ -29,6 +29,7 @@ typedef struct {
     uint64_t base;            /* of the allocation in the sender's process */
     uint64_t nbytes, offset;  /* of the allocation; of the window in it */
     unsigned char ipc[RCCLX_GPU_IPC_BYTES];
+    char     pci[24];         /* WINDOW: the device it lies on */
 } rcclx_letter;
 
 typedef enum { RCCLX_SHARED_FREE, RCCLX_SHARED_LIVE, RCCLX_SHARED_DROPPING } rcclx_shared_state;
