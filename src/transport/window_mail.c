@@ -17,8 +17,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAGIC 0x5243434c58574e44u
-
 enum { PATIENCE = 64 /* strangers' letters read in a row */ };
 
 static uint64_t mix(uint64_t z)
@@ -76,7 +74,7 @@ rcclx_status rcclx_window_post(const rcclx_windows *w, int peer, rcclx_letter *l
     control c = { 0 };
     struct msghdr m = { .msg_name = &a, .msg_namelen = name(w, peer, &a), .msg_iov = &part, .msg_iovlen = 1 };
 
-    l->magic = MAGIC;
+    l->magic = RCCLX_LETTER_MAGIC;
     memcpy(l->token, w->token, sizeof(l->token));
     l->from = (uint32_t)w->rank;
     if (fd >= 0) {
@@ -110,7 +108,7 @@ static int first_fd(struct msghdr *m)
 
 static bool ours(const rcclx_windows *w, const rcclx_letter *l, ssize_t n, int flags)
 {
-    return n == (ssize_t)sizeof(*l) && !(flags & MSG_TRUNC) && l->magic == MAGIC && l->token[0] == w->token[0] &&
+    return n == (ssize_t)sizeof(*l) && !(flags & MSG_TRUNC) && l->magic == RCCLX_LETTER_MAGIC && l->token[0] == w->token[0] &&
            l->token[1] == w->token[1] && l->from < (uint32_t)w->nranks && l->index < GP_REGS;
 }
 

@@ -16,6 +16,8 @@ _Static_assert((int)RCCLX_GPU_RANKS == GP_RANKS && (int)RCCLX_GPU_SHARED == GP_R
 
 typedef enum { RCCLX_ANSWER_NONE, RCCLX_ANSWER_MAPPED, RCCLX_ANSWER_REFUSED, RCCLX_ANSWER_DROPPED } rcclx_answer;
 
+#define RCCLX_LETTER_MAGIC UINT64_C(0x5243434c58574e44)
+
 /* WINDOW: map my window. SHARE: map this allocation as number `index`; its answer
  * carries the generation. DROP: unmap it. ROOM: your letters would fit again. */
 typedef enum { RCCLX_LETTER_WINDOW, RCCLX_LETTER_SHARE, RCCLX_LETTER_DROP, RCCLX_LETTER_ROOM } rcclx_letter_kind;

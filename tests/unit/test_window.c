@@ -6,12 +6,17 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "device/gpu_emu.h"
-#include "device/kernels/work.h"
-#include "transport/window.h"
+#include "transport/window_state.h"
 
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 }; /* they map memory as they like */
+#else
+enum { SANITIZED = 0 };
+#endif
 
 enum { RANKS = 4, WINDOW = 1 << 20, NOTES = 64 };
 
@@ -195,6 +200,14 @@ static void *alloc(const member *m, size_t nbytes)
 
 /* ---- windows */
 
+/* Atomic, since a meeting with another process is nothing that a sanitizer sees. */
+typedef _Atomic uint64_t word;
+
+static word *window_of(const member *m, int r)
+{
+    return (word *)(void *)rcclx_windows_at(m->w, r);
+}
+
 static int windows_main(int rank, int n, void *arg)
 {
     member    m;
@@ -204,7 +217,7 @@ static int windows_main(int rank, int n, void *arg)
     if (!CHECK(member_open(&m) == RCCLX_OK, "rank %d: %s", rank, rcclx_last_error()))
         return 1;
     CHECK(rcclx_windows_whole(m.w) && !*rcclx_windows_why(m.w), "why: %s", rcclx_windows_why(m.w));
-    uint64_t *mine = (uint64_t *)(void *)rcclx_windows_at(m.w, rank);
+    word *mine = window_of(&m, rank);
     for (size_t i = 0; i < WINDOW / sizeof *mine; i++)
         if (!CHECK(mine[i] == 0, "word %zu is %#llx", i, (unsigned long long)mine[i]))
             break;
@@ -212,7 +225,7 @@ static int windows_main(int rank, int n, void *arg)
     meet(m.p);
     for (int r = 0; r < n; r++) { /* a word of mine at everybody's, near both ends */
         CHECK(rcclx_windows_reach(m.w, r), "rank %d does not reach %d", rank, r);
-        uint64_t *theirs = (uint64_t *)(void *)rcclx_windows_at(m.w, r);
+        word *theirs = window_of(&m, r);
         theirs[rank] = 100 + (uint64_t)rank;
         theirs[WINDOW / sizeof *theirs - 1 - (size_t)rank] = 200 + (uint64_t)(rank * n + r);
     }
@@ -226,14 +239,13 @@ static int windows_main(int rank, int n, void *arg)
         meet(m.p);
     } else {
         meet(m.p);
-        const uint64_t *first = (uint64_t *)(void *)rcclx_windows_at(m.w, 0);
-        CHECK(first[rank] == 100 + (uint64_t)rank, "rank 0's window is gone");
+        CHECK(window_of(&m, 0)[rank] == 100 + (uint64_t)rank, "rank 0's window is gone");
         member_fini(&m);
     }
     meet(m.p);
     if (m.p->threads == 1) {
         CHECK(check_count_fds() == fds, "%d file descriptors before, %d after", fds, check_count_fds());
-        CHECK(WAIT_FOR(check_count_maps() <= maps + 8, 5), "%d maps before, %d after", maps, check_count_maps());
+        CHECK(SANITIZED || WAIT_FOR(check_count_maps() <= maps + 8, 5), "%d maps before, %d after", maps, check_count_maps());
     }
     return 0;
 }
@@ -346,7 +358,7 @@ static int many_main(int rank, int n, void *arg)
     meet_serving(&m);
     if (m.p->threads == 1) {
         CHECK(check_count_fds() <= fds, "%d file descriptors early, %d late", fds, check_count_fds());
-        CHECK(check_count_maps() <= maps + 16, "%d maps early, %d late", maps, check_count_maps());
+        CHECK(SANITIZED || check_count_maps() <= maps + 16, "%d maps early, %d late", maps, check_count_maps());
         CHECK((int)rcclx_mem_held() <= blocks, "%d blocks early, %d late", blocks, (int)rcclx_mem_held());
     }
     member_fini(&m);
@@ -547,25 +559,58 @@ static int write_to_all(const void *data, size_t nbytes, int fd)
     return n;
 }
 
-static int strangers_main(int rank, int n, void *arg)
+/* As a rank would write it, by somebody who has seen the name only. */
+static int forge(const member *m, rcclx_letter_kind kind)
+{
+    rcclx_letter l = { .magic = RCCLX_LETTER_MAGIC, .token = { m->p->token[0], m->p->token[1] ^ 1 }, .from = 1, .kind = kind,
+                       .generation = 1, .way = RCCLX_WAY_FD, .nbytes = 4096 };
+
+    return write_to_all(&l, sizeof l, m->p->fd);
+}
+
+static bool name_tells_token(const place *p)
+{
+    FILE *f = fopen("/proc/net/unix", "r");
+    char  line[512], token[2][20];
+    bool  tells = false;
+
+    for (int i = 0; i < 2; i++)
+        snprintf(token[i], sizeof token[i], "%016llx", (unsigned long long)p->token[i]);
+    while (f && fgets(line, sizeof line, f))
+        tells |= strstr(line, token[0]) || strstr(line, token[1]);
+    if (f)
+        fclose(f);
+    return tells;
+}
+
+static void annoy(const member *m)
 {
     unsigned char junk[512];
-    member        m;
-    int           reg;
+    int           sent = 0;
 
+    CHECK(!name_tells_token(m->p), "the socket's name tells the token");
+    for (rcclx_letter_kind k = RCCLX_LETTER_WINDOW; k <= RCCLX_LETTER_ROOM; k++)
+        sent += forge(m, k);
+    for (size_t i = 0; i < sizeof junk; i++)
+        junk[i] = (unsigned char)(i * 7);
+    for (size_t size = 1; size <= sizeof junk; size += size < 8 ? 1 : 31)
+        sent += write_to_all(junk, size, m->p->fd);
+    CHECK(sent >= 4 * m->n, "strangers wrote %d letters", sent);
+}
+
+static int strangers_main(int rank, int n, void *arg)
+{
+    member m;
+    int    reg;
+
+    (void)n;
     member_init(&m, arg, rank);
     if (!CHECK(member_open(&m) == RCCLX_OK, "rank %d: %s", rank, rcclx_last_error()))
         return 1;
     meet(m.p);
     const int fds = check_count_fds();
-    if (rank == 0) {
-        for (size_t i = 0; i < sizeof junk; i++)
-            junk[i] = (unsigned char)(i * 7);
-        int sent = 0;
-        for (size_t size = 1; size <= sizeof junk; size += size < 8 ? 1 : 31)
-            sent += write_to_all(junk, size, m.p->fd);
-        CHECK(sent >= n, "strangers wrote %d letters", sent);
-    }
+    if (rank == 0)
+        annoy(&m);
     meet(m.p);
     for (int i = 0; i < 20; i++)
         CHECK(rcclx_windows_serve(m.w) == RCCLX_OK, "%s", rcclx_last_error());
