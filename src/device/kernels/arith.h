@@ -352,15 +352,15 @@ GP_DEV void gp_int_open(gp_acc *a, int type, int op, gp_v4 v, uint64_t scalar, i
 
 GP_DEV void gp_int_fold(gp_acc *a, int type, int op, const gp_acc *b)
 {
-    const int bytes = gp_type_bytes(type), wide = bytes == 8 || op == GP_AVG;
+    const int bytes = gp_type_bytes(type), is_wide = bytes == 8 || op == GP_AVG;
 
     GP_UNROLL
     for (int i = 0; i < 16; i++)
-        if (bytes == 1 || (!wide && i < 4))
+        if (bytes == 1 || (!is_wide && i < 4))
             a->u[i] = op == GP_PROD ? a->u[i] * b->u[i] : a->u[i] + b->u[i];
     GP_UNROLL
     for (int i = 0; i < 4; i++)
-        if (bytes == 8 ? i < 2 : bytes == 4 && wide)
+        if (bytes == 8 ? i < 2 : bytes == 4 && is_wide)
             a->q[i] = op == GP_PROD ? a->q[i] * b->q[i] : a->q[i] + b->q[i];
     GP_UNROLL
     for (int i = 0; i < 2; i++)
