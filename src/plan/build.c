@@ -80,9 +80,9 @@ void rcclx_reduce_step(rcclx_plan *p, rcclx_proto proto, int nblk, bool final)
 static void use_slot(rcclx_plan *p, rcclx_buf buf, int block)
 {
     const rcclx_step *s = p->nsteps ? &p->steps[p->nsteps - 1] : NULL;
-    if (buf != RCCLX_SCRATCH || !s || s->proto != RCCLX_PROTO_SIMPLE)
+    if (buf != RCCLX_SCRATCH || !s || (s->proto != RCCLX_PROTO_SIMPLE && !p->pushes))
         return;
-    p->pieced = true;
+    p->pieced |= s->proto == RCCLX_PROTO_SIMPLE;
     if (p->nslots < block + s->nblk)
         p->nslots = (uint16_t)(block + s->nblk);
 }
@@ -103,6 +103,14 @@ void rcclx_dst(rcclx_plan *p, rcclx_buf buf, int rank, int block)
     use_slot(p, buf, block);
 }
 
+void rcclx_pushes(rcclx_plan *p, rcclx_proto proto, int nslots, bool credit)
+{
+    p->pushes = true;
+    p->credit = credit;
+    p->proto = (uint8_t)proto;
+    p->nslots = (uint16_t)nslots;
+}
+
 void rcclx_signal(rcclx_plan *p, int phase)
 {
     if (p->nphases < phase)
@@ -113,6 +121,15 @@ void rcclx_signal(rcclx_plan *p, int phase)
 void rcclx_wait(rcclx_plan *p, int peer, int phase, int lag)
 {
     emit(p, (rcclx_step){ .op = RCCLX_STEP_WAIT, .peer = (uint16_t)peer, .phase = (uint16_t)phase, .lag = (uint8_t)lag });
+}
+
+bool rcclx_plan_owes_credit(const rcclx_plan *p, size_t count, size_t size)
+{
+    size_t begin, last = count;
+
+    if (p->cut == RCCLX_CUT_SPLIT)
+        rcclx_split(count, size, p->nblocks, p->nblocks - 1, &begin, &last);
+    return p->pushes && (p->credit || !last);
 }
 
 void rcclx_split(size_t count, size_t size, int nblocks, int b, size_t *begin, size_t *length)

@@ -7,6 +7,7 @@
  *   check_time.c     what is known to have happened before what
  *   check_memory.c   what every piece of every block holds; who may touch it when
  *   check_step.c     the steps
+ *   check_push.c     slots that others fill, twice used
  *   this file        operations one after the other; what must have come out of each
  *
  * One run is enough. What is known to be ordered does not depend on the order in
@@ -22,7 +23,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { REPEATS = 3 }; /* one more than LL slots in the ring */
+enum { REPEATS = 3 }; /* one more than LL slots in the ring, and than sets of pushed slots */
 
 bool rcclx_check_nomem(check_world *w)
 {
@@ -161,7 +162,7 @@ static bool end(check_world *w, int rank)
     const size_t nclock = (size_t)w->nthreads * sizeof(check_tick);
 
     rcclx_check_join(w, r->lane[0].clock, r->lane[1].clock);
-    if (!rcclx_check_end_memory(&a, r->lane[0].clock) || !right_output(&a))
+    if (!rcclx_check_end_memory(&a, r->lane[0].clock) || !rcclx_check_all_taken(&a) || !right_output(&a))
         return false;
     memcpy(&a.op->ends[(size_t)rank * (size_t)w->nthreads], r->lane[0].clock, nclock);
     r->op++;
@@ -248,10 +249,17 @@ static bool agree(check_world *w, int index)
 
     for (int r = 0; r < w->n; r++) {
         const rcclx_plan *p = &op->plans[r];
+        const bool pushes = (op->algo->flags & RCCLX_PUSHES) != 0;
         if (p->cut == first->cut && p->nblocks == first->nblocks && p->nslots == first->nslots &&
-            p->pieced == first->pieced)
+            p->pieced == first->pieced && p->pushes == pushes && p->credit == first->credit)
             continue;
         w->status = RCCLX_INTERNAL;
+        if (p->pushes != pushes || p->credit != first->credit) {
+            snprintf(w->why, w->nwhy, "%s %s: rank %d %s", op->algo->name, rcclx_kind_word(op->shape.kind), r,
+                     p->pushes == pushes ? "owes credit, or not, other than rank 0"
+                                         : "pushes, or not, other than the algorithm's row says");
+            return false;
+        }
         snprintf(w->why, w->nwhy, "%s %s: rank %d cuts in %d blocks, %d slots; rank 0 in %d, %d", op->algo->name,
                  rcclx_kind_word(op->shape.kind), r, p->nblocks, p->nslots, first->nblocks, first->nslots);
         return false;
@@ -287,20 +295,23 @@ static bool open_op(check_world *w, int index, uint64_t in_place, int npieces)
         return false;
     op->in_place = to_all && op->algo->flags & RCCLX_NEEDS_APART ? 0 : in_place;
     op->npieces = op->plans[0].pieced ? npieces : 1;
-    op->nslots = op->plans[0].nslots;
+    op->nslots = op->plans[0].pushes ? 0 : op->plans[0].nslots;
     for (int r = 0; r < w->n; r++) {
         const int in = rcclx_ranks_blocks(&op->plans[r], r, RCCLX_IN);
         const int out = rcclx_ranks_blocks(&op->plans[r], r, RCCLX_OUT);
         op->nin = in > op->nin ? in : op->nin;
         op->nout = out > op->nout ? out : op->nout;
     }
+    op->nll = op->plans[0].pushes ? op->plans[0].nslots : op->nin;
     const size_t n = (size_t)w->n, np = (size_t)op->npieces;
     op->user = rcclx_mem_alloc(n * (size_t)(op->nin + op->nout) * np * sizeof(check_atom));
     op->slots = rcclx_mem_alloc(n * CHECK_LANES * (size_t)op->nslots * sizeof(check_atom));
-    op->ll = rcclx_mem_alloc(n * (size_t)op->nin * sizeof(check_atom));
+    op->ll = rcclx_mem_alloc(n * (size_t)op->nll * sizeof(check_atom));
+    op->emptied = rcclx_mem_alloc(n * sizeof(*op->emptied));
+    op->filled = rcclx_mem_alloc(n * sizeof(*op->filled));
     op->trees = rcclx_mem_alloc((size_t)op->nout * np * sizeof(uint64_t));
     op->ends = rcclx_mem_alloc(n * (size_t)w->nthreads * sizeof(check_tick));
-    return (op->user && op->slots && op->ll && op->trees && op->ends) || rcclx_check_nomem(w);
+    return (op->user && op->slots && op->ll && op->emptied && op->filled && op->trees && op->ends) || rcclx_check_nomem(w);
 }
 
 static bool open_ranks(check_world *w)
@@ -332,6 +343,8 @@ static void close_op(check_op *op, int n)
     rcclx_mem_free(op->user);
     rcclx_mem_free(op->slots);
     rcclx_mem_free(op->ll);
+    rcclx_mem_free(op->emptied);
+    rcclx_mem_free(op->filled);
     rcclx_mem_free(op->trees);
     rcclx_mem_free(op->ends);
 }

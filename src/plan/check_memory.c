@@ -3,7 +3,7 @@
  *   user buffers   IN b   |p0|p1|p2|   OUT b  |p0|p1|p2|   an atom a piece
  *   in place       the OUT block that lies on an IN block is the same atom
  *   scratch        an atom a slot, fresh in every operation; the region it lies in is
- *                  shared by all operations
+ *                  shared by all operations (pushed slots: check_push.c)
  *
  * A read must come after the last write, a write after the last write and all reads
  * since. The user is a party too: it has written IN before the rank starts, and has
@@ -13,11 +13,6 @@
 #include "base/mem.h"
 
 static const char *const buf_names[] = { "IN", "OUT", "SCRATCH" };
-
-static bool before(const check_tick *clock, unsigned thread, check_tick tick)
-{
-    return tick <= clock[thread];
-}
 
 /* --- values ---------------------------------------------------------------- */
 
@@ -120,11 +115,11 @@ bool rcclx_check_begin_memory(const check_actor *a)
 
 static bool taken_back(const check_actor *a, const check_tick *end, const check_atom *atom, rcclx_buf buf, int block)
 {
-    if (!before(end, atom->writer, atom->written))
+    if (!rcclx_check_before(end, atom->writer, atom->written))
         return rcclx_check_fail(a, "returns while rank %d may still write its %s block %d", atom->writer / CHECK_LANES,
                                 buf_names[buf], block);
     for (uint32_t r = atom->readers; r; r = a->w->reads[r].next)
-        if (!before(end, a->w->reads[r].thread, a->w->reads[r].tick))
+        if (!rcclx_check_before(end, a->w->reads[r].thread, a->w->reads[r].tick))
             return rcclx_check_fail(a, "returns while rank %d may still read its %s block %d",
                                     a->w->reads[r].thread / CHECK_LANES, buf_names[buf], block);
     return true;
@@ -158,8 +153,8 @@ static bool enter_region(const check_actor *a, size_t region, int owner)
     if (w->cleared[region * n + me] != sight) {
         for (size_t o = 0; o < nops; o++)
             for (size_t r = 0; (int)o != a->index && w->touches[region * nops + o] && r < n; r++)
-                if (!before(a->lane->clock, (unsigned)rcclx_check_thread((int)r, a->l),
-                            w->touched[(region * nops + o) * n + r]))
+                if (!rcclx_check_before(a->lane->clock, rcclx_check_thread((int)r, a->l),
+                                        w->touched[(region * nops + o) * n + r]))
                     return rcclx_check_fail(a,
                                             "uses scratch of rank %d while rank %zu may still use it in operation %zu",
                                             owner, r, o);
@@ -184,13 +179,13 @@ static check_atom *scratch_atom(const check_actor *a, const rcclx_step *st, cons
     const size_t region = ll ? (size_t)(a->w->n * CHECK_LANES) + rank * CHECK_RING + (size_t)(a->index % CHECK_RING)
                              : rank * CHECK_LANES + lane;
 
-    if (block >= (ll ? op->nin : op->nslots)) {
+    if (block >= (ll ? op->nll : op->nslots)) {
         rcclx_check_fail(a, "slot %d does not exist", block);
         return NULL;
     }
     if (!enter_region(a, region, ref->rank))
         return NULL;
-    return ll ? &op->ll[rank * (size_t)op->nin + (size_t)block]
+    return ll ? &op->ll[rank * (size_t)op->nll + (size_t)block]
               : &op->slots[(rank * CHECK_LANES + lane) * (size_t)op->nslots + (size_t)block];
 }
 
@@ -221,7 +216,7 @@ static check_atom *operand(const check_actor *a, const rcclx_step *st, const rcc
 
 static bool after_write(const check_actor *a, const check_atom *atom, const rcclx_ref *ref, int block, const char *verb)
 {
-    return before(a->lane->clock, atom->writer, atom->written) ||
+    return rcclx_check_before(a->lane->clock, atom->writer, atom->written) ||
            rcclx_check_fail(a, "%s %s block %d of rank %d while rank %d may be writing it", verb, buf_names[ref->buf],
                             block, ref->rank, atom->writer / CHECK_LANES);
 }
@@ -245,8 +240,9 @@ static bool may_write(const check_actor *a, const rcclx_ref *ref)
 
 bool rcclx_check_load(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t *value)
 {
+    if (rcclx_ranks_is_pushed(a->plan, st, ref))
+        return rcclx_check_take(a, ref, block, value);
     check_atom *atom = operand(a, st, ref, block);
-
     if (!atom || !may_read(a, ref) || !after_write(a, atom, ref, block, "reads"))
         return false;
     if (!atom->value)
@@ -259,12 +255,13 @@ bool rcclx_check_load(const check_actor *a, const rcclx_step *st, const rcclx_re
 
 bool rcclx_check_store(const check_actor *a, const rcclx_step *st, const rcclx_ref *ref, int block, uint32_t value)
 {
+    if (rcclx_ranks_is_pushed(a->plan, st, ref))
+        return rcclx_check_push(a, ref, block, value);
     check_atom *atom = operand(a, st, ref, block);
-
     if (!atom || !may_write(a, ref) || !after_write(a, atom, ref, block, "writes"))
         return false;
     for (uint32_t r = atom->readers; r; r = a->w->reads[r].next)
-        if (!before(a->lane->clock, a->w->reads[r].thread, a->w->reads[r].tick))
+        if (!rcclx_check_before(a->lane->clock, a->w->reads[r].thread, a->w->reads[r].tick))
             return rcclx_check_fail(a, "writes %s block %d of rank %d while rank %d may be reading it",
                                     buf_names[ref->buf], block, ref->rank, a->w->reads[r].thread / CHECK_LANES);
     const int thread = rcclx_check_thread(a->rank, a->l);

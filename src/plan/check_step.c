@@ -9,7 +9,7 @@ static check_result moved(bool ok)
 
 bool rcclx_check_fills_slot(const rcclx_plan *p)
 {
-    for (uint32_t i = 0; i < p->nsteps; i++) {
+    for (uint32_t i = 0; i < p->nsteps && !p->pushes; i++) {
         const rcclx_step *st = &p->steps[i];
         for (int k = 0; k < st->ndst; k++)
             if (rcclx_ranks_is_slot(st, &p->refs[st->first + st->nsrc + (uint32_t)k]))
@@ -173,7 +173,7 @@ static bool stays(const check_actor *a, const rcclx_step *st, int i)
  * of the message, unless all blocks are alike. */
 static bool has_length(const rcclx_plan *p, const rcclx_step *st)
 {
-    if (p->cut == RCCLX_CUT_EVEN || st->proto != RCCLX_PROTO_SIMPLE)
+    if (p->cut == RCCLX_CUT_EVEN || (st->proto != RCCLX_PROTO_SIMPLE && !p->pushes))
         return true;
     for (int k = 0; k < st->nsrc + st->ndst; k++)
         if (p->refs[st->first + (uint32_t)k].buf != RCCLX_SCRATCH)
@@ -230,10 +230,12 @@ check_result rcclx_check_step(const check_actor *a, const rcclx_step *st)
     }
     if (st->proto != RCCLX_PROTO_SIMPLE && a->plan->pieced)
         return moved(rcclx_check_fail(a, "uses the operation's slot in a plan that runs piece by piece"));
-    const check_result r = await_slots(a, st);
+    if (st->proto != RCCLX_PROTO_SIMPLE && a->plan->pushes && st->proto != a->plan->proto)
+        return moved(rcclx_check_fail(a, "uses another protocol than its plan"));
+    const check_result r = a->plan->pushes ? rcclx_check_await_pushed(a, st) : await_slots(a, st);
     if (r != CHECK_MOVED)
         return r;
-    if (st->ndst && rcclx_ranks_is_slot(st, &a->plan->refs[st->first + st->nsrc]))
+    if (st->ndst && !a->plan->pushes && rcclx_ranks_is_slot(st, &a->plan->refs[st->first + st->nsrc]))
         return fill_slot(a, st);
     return moved(move_blocks(a, st));
 }

@@ -28,7 +28,7 @@ typedef struct {
 /* The smallest memory that is told apart: a piece of a block, or a slot. */
 typedef struct {
     uint32_t   value;   /* index of world.values; 0: nothing */
-    uint32_t   readers; /* since the last write: list in world.reads; 0: none */
+    uint32_t   readers; /* since the last write: list in world.reads; 0: none. Pushed slots: 1 once read */
     uint16_t   writer;  /* thread */
     check_tick written;
 } check_atom;
@@ -48,9 +48,12 @@ typedef struct {
     bool         owns_plans;
     uint64_t     in_place;
     int          npieces, nin, nout, nslots; /* most blocks of IN, OUT of any rank */
+    int          nll;    /* LL slots of a rank */
     check_atom  *user;   /* [rank][IN blocks, then OUT blocks][piece] */
     check_atom  *slots;  /* [rank][lane][slot] */
-    check_atom  *ll;     /* [rank][block] */
+    check_atom  *ll;     /* [rank][block], pushed [rank][slot] */
+    check_tick  *emptied; /* [rank]: when it last read one of its pushed slots; 0: not yet */
+    uint16_t    *filled; /* [rank]: who last pushed into its slots, + 1 */
     uint64_t    *trees;  /* [block][piece]: of the first rank to finish, all-reduce */
     check_tick  *ends;   /* [rank][thread]: clock at the rank's return */
 } check_op;
@@ -65,7 +68,7 @@ typedef struct {
 typedef struct {
     int      piece;
     uint32_t pc;
-    int      next;        /* WAIT: ranks before this one have been waited for */
+    int      next;        /* WAIT: ranks, or operands, before this one have been waited for */
     int      waits_for;   /* rank; only while blocked */
     check_counter counter;
     check_tick   *clock;  /* [thread] */
@@ -112,6 +115,11 @@ static inline int rcclx_check_thread(int rank, int lane)
     return rank * CHECK_LANES + lane;
 }
 
+static inline bool rcclx_check_before(const check_tick *clock, int thread, check_tick tick)
+{
+    return tick <= clock[thread];
+}
+
 static inline uint64_t rcclx_check_mark(int op, int piece, int phase)
 {
     return (uint64_t)op << 32 | (uint64_t)piece << 16 | (uint64_t)phase;
@@ -140,5 +148,11 @@ bool rcclx_check_new_value(check_world *w, const check_value *v, uint32_t *id);
 typedef enum { CHECK_MOVED, CHECK_BLOCKED, CHECK_FAULT } check_result;
 check_result rcclx_check_step(const check_actor *a, const rcclx_step *st);
 bool rcclx_check_fills_slot(const rcclx_plan *p); /* a COPY into its own LL slot is its header */
+
+/* check_push.c: pushed slots */
+check_result rcclx_check_await_pushed(const check_actor *a, const rcclx_step *st);
+bool rcclx_check_push(const check_actor *a, const rcclx_ref *ref, int slot, uint32_t value);
+bool rcclx_check_take(const check_actor *a, const rcclx_ref *ref, int slot, uint32_t *value);
+bool rcclx_check_all_taken(const check_actor *a); /* at the rank's return */
 
 #endif

@@ -31,7 +31,21 @@
  *
  * Protocol LL: SCRATCH of a step is the rank's slot for this operation, whose header and
  * data become visible together: a COPY into it is the rank's phase 0, and a step that reads
- * it waits for it by itself. One exchange, no signal. */
+ * it waits for it by itself. One exchange, no signal.
+ *
+ * Pushed (LL and LL128 of a plan that says rcclx_pushes; for GPUs): flags travel with the data,
+ * into the reader's memory. SCRATCH(r, s) is slot s of rank r.
+ *   - A COPY or REDUCE may have slots of any rank as destinations. A slot is filled once an
+ *     operation. An element becomes visible with its flag, and says nothing of other memory
+ *     but what its writer's header says.
+ *   - A rank reads its own slots only, and all that are filled for it. A step that does waits,
+ *     element by element, for this operation's data; its IN or OUT operand says how much.
+ *   - There are two sets of slots, by the operation's number. Whoever fills a slot of rank r
+ *     must know that r has finished the last operation but one, that is, has begun the last
+ *     one. Having heard from all ranks in the last operation is enough. A plan in which not
+ *     every rank hears from every other owes `credit`: in the operation after it a rank waits,
+ *     before its first push to r, until r has begun it (r's header, its phase 0). Empty blocks
+ *     carry no news: rcclx_plan_owes_credit knows. */
 
 typedef enum {
     RCCLX_ALL_REDUCE, RCCLX_REDUCE_TO, RCCLX_BROADCAST, RCCLX_ALL_GATHER, RCCLX_REDUCE_SCATTER,
@@ -61,9 +75,9 @@ typedef enum { RCCLX_PROTO_SIMPLE, RCCLX_PROTO_LL, RCCLX_PROTO_LL128 } rcclx_pro
 #define RCCLX_ALL 0xffff   /* WAIT for every other rank */
 
 /* One operand: a block of a buffer of a rank. In SCRATCH with protocol SIMPLE
- * `block` is a slot of the lane; everywhere else a block of the message. `raw`
- * marks a rank's own untouched contribution (its premultiplier still has to be
- * applied); partial results are not raw. */
+ * `block` is a slot of the lane, pushed a slot of the rank; everywhere else a block
+ * of the message. `raw` marks a rank's own untouched contribution (its premultiplier
+ * still has to be applied), also in a slot; partial results are not raw. */
 typedef struct {
     uint8_t  buf, raw;
     uint16_t rank, block;
@@ -97,8 +111,10 @@ typedef struct {
     const char *algo;
     uint8_t     cut, proto;
     bool        pieced;   /* goes through SCRATCH slots: runs piece by piece */
+    bool        pushes;   /* slots are pushed into (LL, LL128) */
+    bool        credit;   /* pushes: not all hear from all; the next operation waits for this one's headers */
     uint16_t    nblocks;
-    uint16_t    nslots;   /* scratch slots a lane (SIMPLE) */
+    uint16_t    nslots;   /* scratch slots a lane (SIMPLE), or of a rank (pushed) */
     uint16_t    nphases;  /* highest phase signalled */
     rcclx_step *steps;
     rcclx_ref  *refs;
@@ -115,8 +131,14 @@ void rcclx_copy_step(rcclx_plan *p, rcclx_proto proto, int nblk);
 void rcclx_reduce_step(rcclx_plan *p, rcclx_proto proto, int nblk, bool final);
 void rcclx_src(rcclx_plan *p, rcclx_buf buf, int rank, int block, bool raw);
 void rcclx_dst(rcclx_plan *p, rcclx_buf buf, int rank, int block);
+void rcclx_pushes(rcclx_plan *p, rcclx_proto proto, int nslots, bool credit); /* before the steps, alike on all ranks */
 void rcclx_signal(rcclx_plan *p, int phase);
 void rcclx_wait(rcclx_plan *p, int peer, int phase, int lag); /* peer may be RCCLX_ALL */
+
+/* Must the operation after this one, of `count` elements of `size` bytes, wait for its headers
+ * before it pushes? Where the plan owes credit, and where blocks are empty, so that who waits
+ * for them hears nothing. Plans that wait for all headers by themselves never ask for it. */
+bool rcclx_plan_owes_credit(const rcclx_plan *p, size_t count, size_t size);
 
 /* Elements [*begin, *begin + *length) of block b when `count` elements of
  * `size` bytes are cut in nblocks (SPLIT): tiles [0, count) exactly, every
@@ -132,6 +154,8 @@ enum {
     RCCLX_NEEDS_WRITE   = 1 << 2, /* every rank can write every rank's OUT in place */
     RCCLX_NEEDS_APART   = 1 << 3, /* IN and OUT apart on every rank */
     RCCLX_HAS_ORDER     = 1 << 4, /* sums in rank order, one rounding: same bits for any count and n */
+    RCCLX_PUSHES        = 1 << 5, /* fills the peers' slots of LL or LL128 */
+    RCCLX_DEVICE_ONLY   = 1 << 6, /* GPUs run it, the host does not */
 };
 
 typedef struct {
@@ -139,7 +163,7 @@ typedef struct {
     const char *nccl;      /* NCCL_ALGO's word for it ("Ring", "Tree"), or NULL */
     const char *about;     /* a line */
     unsigned    kinds;     /* bit a rcclx_kind */
-    unsigned    flags;     /* NEEDS_*, HAS_* */
+    unsigned    flags;     /* NEEDS_*, HAS_* and so on */
     bool      (*can)(const rcclx_shape *s); /* NULL: any n and root */
     void      (*build)(rcclx_plan *p, const rcclx_shape *s);
 } rcclx_algo;
@@ -193,6 +217,7 @@ enum {
     RCCLX_FACT_CMA        = 1 << 2, /* the kernel lets every rank read and write every rank's memory */
     RCCLX_FACT_APART      = 1 << 3, /* IN and OUT are apart on every rank */
     RCCLX_FACT_WIDE_AVG   = 1 << 4, /* integer average: only algorithms with HAS_ORDER are exact */
+    RCCLX_FACT_GPU        = 1 << 5, /* GPUs run the plan: DEVICE_ONLY algorithms may, too */
 };
 
 /* Estimated time (ns) of the whole collective for `nbytes` = count * size as

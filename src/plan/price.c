@@ -28,7 +28,7 @@ typedef struct {
     size_t   nbytes;
     bool     far, in_mapped, out_mapped;
     double  *seen;    /* [rank][piece][phase]: when others see the signal */
-    double  *slot;    /* [rank]: when others see the LL slot; negative: not yet */
+    double  *slot;    /* [rank]: when others see the LL slot; pushed [rank][slot]: when it is full. Negative: not yet */
     uint32_t *pc;     /* [rank]: next step, counted over the walked pieces */
     uint32_t *passed; /* [rank]: positions of `seen` filled */
     double  *now, *core, *busy;
@@ -37,6 +37,16 @@ typedef struct {
 static double *signal_at(const walk *w, int rank, int piece, int phase)
 {
     return &w->seen[((size_t)rank * (size_t)w->walked + (size_t)piece) * (size_t)(w->nphases + 1) + (size_t)phase];
+}
+
+static size_t slots_of(const rcclx_plan *p)
+{
+    return p->pushes ? p->nslots : 1;
+}
+
+static double *slot_at(const walk *w, const rcclx_plan *p, const rcclx_ref *ref)
+{
+    return &w->slot[ref->rank * slots_of(p) + (p->pushes ? ref->block : 0)];
 }
 
 /* --- one step ------------------------------------------------------------- */
@@ -64,15 +74,7 @@ static double operand_ns(const walk *w, int me, const rcclx_ref *ref, double nby
  * message block it stands for, which the step's IN or OUT operand names. */
 static double piece_bytes(const walk *w, const rcclx_plan *p, const rcclx_step *st, int i)
 {
-    const rcclx_ref *refs = &p->refs[st->first];
-    int block = 0;
-
-    for (int k = 0; k < st->nsrc + st->ndst; k++)
-        if (refs[k].buf != RCCLX_SCRATCH || st->proto != RCCLX_PROTO_SIMPLE) {
-            block = refs[k].block + i;
-            break;
-        }
-    return (double)rcclx_ranks_block_bytes(p, w->nbytes, block) / w->npieces;
+    return (double)rcclx_ranks_block_bytes(p, w->nbytes, rcclx_ranks_first_block(p, st) + i) / w->npieces;
 }
 
 static double step_ns(const walk *w, const rcclx_plan *p, const rcclx_step *st)
@@ -119,13 +121,24 @@ static double ready_at(const walk *w, const rcclx_plan *p, const rcclx_step *st,
     }
     for (int k = 0; st->op != RCCLX_STEP_SIGNAL && k < st->nsrc; k++) {
         const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
-        if (!rcclx_ranks_is_slot(st, ref) || ref->rank == me)
+        if (!rcclx_ranks_is_slot(st, ref) || (ref->rank == me && !p->pushes))
             continue;
-        if (w->slot[ref->rank] < 0)
+        const double full = *slot_at(w, p, ref);
+        if (full < 0)
             return -1;
-        at = fmax(at, w->slot[ref->rank]);
+        at = fmax(at, full);
     }
     return at;
+}
+
+/* The step's slots are full, and seen to be. */
+static void fill(const walk *w, const rcclx_plan *p, const rcclx_step *st, double seen)
+{
+    for (int k = 0; k < st->ndst; k++) {
+        const rcclx_ref *ref = &p->refs[st->first + st->nsrc + (uint32_t)k];
+        if (rcclx_ranks_is_slot(st, ref))
+            *slot_at(w, p, ref) = seen;
+    }
 }
 
 static void signal(walk *w, int me, int piece, int phase, double seen)
@@ -162,8 +175,7 @@ static bool run(walk *w, int me)
             w->now[me] = fmax(w->now[me], *core) + ns;
             *core = w->now[me];
             w->busy[me % m->ncores] += ns;
-            if (rcclx_ranks_is_slot(st, &p->refs[st->first + st->nsrc]))
-                w->slot[me] = w->now[me] + m->signal_ns;
+            fill(w, p, st, w->now[me] + m->signal_ns);
         }
     }
     return moved;
@@ -180,7 +192,8 @@ static void rewind_to_start(walk *w, int walked)
     memset(w->passed, 0, n * sizeof(*w->passed));
     for (size_t r = 0; r < n; r++) {
         w->now[r] = 0;
-        w->slot[r] = -1;
+        for (size_t s = 0; s < slots_of(w->plans); s++)
+            w->slot[r * slots_of(w->plans) + s] = -1;
     }
     for (int c = 0; c < w->m->ncores; c++)
         w->core[c] = w->busy[c] = 0;
@@ -251,7 +264,7 @@ static bool open_walk(walk *w)
     for (int r = 0; r < w->n; r++)
         w->nphases = w->plans[r].nphases > w->nphases ? w->plans[r].nphases : w->nphases;
     w->seen = rcclx_mem_alloc(n * WALKED * (size_t)(w->nphases + 1) * sizeof(double));
-    w->slot = rcclx_mem_alloc(n * sizeof(double));
+    w->slot = rcclx_mem_alloc(n * slots_of(w->plans) * sizeof(double));
     w->now = rcclx_mem_alloc(n * sizeof(double));
     w->core = rcclx_mem_alloc((size_t)w->m->ncores * sizeof(double));
     w->busy = rcclx_mem_alloc((size_t)w->m->ncores * sizeof(double));

@@ -5,7 +5,7 @@
  *     1 reduce  in@0[1]* in@1[1]* in@2[1]* -> out@1[1] out@2[1] out@0[1]    5.3 KiB
  *     2 signal  phase 1
  *
- * buffer@rank[block]; * is a rank's raw contribution. */
+ * buffer@rank[block]; * is a rank's raw contribution; ll and ll128 are slots with flags. */
 #include "plan/plan.h"
 
 #include "base/json.h"
@@ -28,24 +28,13 @@ static void print_bytes(char *text, size_t ntext, double nbytes)
     snprintf(text, ntext, u ? "%.1f %s" : "%.0f %s", nbytes, units[u]);
 }
 
-/* Where the step's length comes from: its first operand that is a block of the message. */
-static int first_block(const rcclx_plan *p, const rcclx_step *st)
-{
-    for (int k = 0; k < st->nsrc + st->ndst; k++) {
-        const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
-        if (ref->buf != RCCLX_SCRATCH || rcclx_ranks_is_slot(st, ref))
-            return ref->block;
-    }
-    return 0;
-}
-
 static size_t step_bytes(const rcclx_plan *p, const rcclx_step *st, size_t count, size_t size)
 {
     size_t sum = 0, begin, length = count;
 
     for (int i = 0; i < st->nblk; i++) {
         if (p->cut == RCCLX_CUT_SPLIT)
-            rcclx_split(count, size, p->nblocks, first_block(p, st) + i, &begin, &length);
+            rcclx_split(count, size, p->nblocks, rcclx_ranks_first_block(p, st) + i, &begin, &length);
         sum += length * size;
     }
     return sum;
@@ -60,7 +49,8 @@ static bool moves(const rcclx_step *st)
 
 static int print_ref(FILE *out, const rcclx_step *st, const rcclx_ref *ref)
 {
-    const char *buf = rcclx_ranks_is_slot(st, ref) ? "ll" : buf_words[ref->buf], *raw = ref->raw ? "*" : "";
+    const char *buf = rcclx_ranks_is_slot(st, ref) ? proto_words[st->proto < 3 ? st->proto : 0] : buf_words[ref->buf];
+    const char *raw = ref->raw ? "*" : "";
 
     if (st->nblk > 1)
         return fprintf(out, "%s@%d[%d..%d]%s ", buf, ref->rank, ref->block, ref->block + st->nblk - 1, raw);
@@ -109,6 +99,9 @@ static void print_head(FILE *out, const rcclx_plan *p, size_t count, size_t size
         fprintf(out, ", %s a block", bytes);
     if (p->pieced)
         fprintf(out, ", piece by piece through %d slot%s a lane", p->nslots, p->nslots == 1 ? "" : "s");
+    if (p->pushes)
+        fprintf(out, ", pushed into %d slot%s a rank%s", p->nslots, p->nslots == 1 ? "" : "s",
+                p->credit ? "; the next operation waits for its headers" : "");
     fprintf(out, "\n");
 }
 
@@ -191,6 +184,8 @@ void rcclx_plan_json(FILE *out, const rcclx_plan *p, size_t count, size_t size)
     rcclx_json_string(&j, "cut", cut_words[p->cut < 3 ? p->cut : 0]);
     rcclx_json_int(&j, "blocks", p->nblocks);
     rcclx_json_bool(&j, "pieced", p->pieced);
+    rcclx_json_bool(&j, "pushes", p->pushes);
+    rcclx_json_bool(&j, "credit", p->credit);
     rcclx_json_int(&j, "slots", p->nslots);
     rcclx_json_array_open(&j, "steps");
     for (uint32_t i = 0; i < p->nsteps; i++)

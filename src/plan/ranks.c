@@ -64,3 +64,37 @@ bool rcclx_ranks_is_slot(const rcclx_step *st, const rcclx_ref *ref)
 {
     return ref->buf == RCCLX_SCRATCH && st->proto != RCCLX_PROTO_SIMPLE;
 }
+
+bool rcclx_ranks_is_pushed(const rcclx_plan *p, const rcclx_step *st, const rcclx_ref *ref)
+{
+    return p->pushes && rcclx_ranks_is_slot(st, ref);
+}
+
+int rcclx_ranks_first_block(const rcclx_plan *p, const rcclx_step *st)
+{
+    for (int k = 0; k < st->nsrc + st->ndst; k++) {
+        const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
+        if (ref->buf != RCCLX_SCRATCH || (rcclx_ranks_is_slot(st, ref) && !p->pushes))
+            return ref->block;
+    }
+    return 0;
+}
+
+static bool fills(const rcclx_plan *p, const rcclx_step *st, int rank, int slot)
+{
+    for (int k = 0; k < st->ndst; k++) {
+        const rcclx_ref *ref = &p->refs[st->first + st->nsrc + (uint32_t)k];
+        if (rcclx_ranks_is_pushed(p, st, ref) && ref->rank == rank && slot >= ref->block && slot < ref->block + st->nblk)
+            return true;
+    }
+    return false;
+}
+
+int rcclx_ranks_pusher(const rcclx_plan *plans, int rank, int slot, uint32_t *step)
+{
+    for (int r = 0; r < plans->shape.nranks; r++)
+        for (*step = 0; *step < plans[r].nsteps; ++*step)
+            if (fills(&plans[r], &plans[r].steps[*step], rank, slot))
+                return r;
+    return -1;
+}

@@ -7,7 +7,7 @@
  *                    [ slot 1 of 0 + in 1 -> out 1 ]
  *
  * An arrow into a box stands for the signal that came with it too; dashed lines are
- * signals without data. A box stands one row below the last thing it had to wait for.
+ * signals without data. What is pushed into a slot goes to the box that reads the slot. A box stands one row below the last thing it had to wait for.
  * One piece is drawn, so waits for the previous piece do not show. */
 #include "plan/plan.h"
 
@@ -56,6 +56,18 @@ static double row_top(int row)
 
 /* --- rows ------------------------------------------------------------------- */
 
+/* Row of the box that pushed into this slot of `rank`, and whose it is; -1: not placed yet. */
+static int pushed_row(const drawing *d, int rank, int slot, int *by)
+{
+    uint32_t step;
+
+    *by = rcclx_ranks_pusher(d->plans, rank, slot, &step);
+    for (int b = 0; *by >= 0 && b < d->nboxes[*by]; b++)
+        if (d->boxes[*by][b].step == step)
+            return d->boxes[*by][b].row;
+    return -1;
+}
+
 /* Row of the last box of `rank` above a row that filled this slot, or -1. */
 static int filled_row(const drawing *d, int rank, const rcclx_ref *ref, int above)
 {
@@ -89,10 +101,12 @@ static bool can_go(const drawing *d, int rank, const rcclx_step *st, int *after)
         *after = row > *after ? row : *after;
     }
     for (int k = 0; k < st->nsrc; k++) {
-        const rcclx_ref *ref = &d->plans[rank].refs[st->first + (uint32_t)k];
-        if (!rcclx_ranks_is_slot(st, ref) || ref->rank == rank)
+        const rcclx_plan *p = &d->plans[rank];
+        const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
+        int by;
+        if (!rcclx_ranks_is_slot(st, ref) || (ref->rank == rank && !p->pushes))
             continue;
-        const int row = filled_row(d, ref->rank, ref, INT_MAX);
+        const int row = p->pushes ? pushed_row(d, rank, ref->block, &by) : filled_row(d, ref->rank, ref, INT_MAX);
         if (row < 0)
             return false;
         *after = row > *after ? row : *after;
@@ -154,6 +168,22 @@ static void between(const drawing *d, const char *class, int from, int from_row,
     line(d, class, column(from) - lean, y, column(to) + lean, row_top(to_row) - 2);
 }
 
+/* What others pushed into the slots that a box reads. */
+static void draw_pushes(const drawing *d, int rank, const box *x)
+{
+    const rcclx_plan *p = &d->plans[rank];
+    const rcclx_step *st = &p->steps[x->step];
+
+    for (int k = 0; k < st->nsrc; k++) {
+        const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
+        int by;
+        if (!rcclx_ranks_is_slot(st, ref))
+            continue;
+        const int row = pushed_row(d, rank, ref->block, &by);
+        between(d, "put", by, row, rank, x->row);
+    }
+}
+
 /* Operands of a box that lie at other ranks. */
 static void draw_data(const drawing *d, int rank, const box *x)
 {
@@ -162,7 +192,7 @@ static void draw_data(const drawing *d, int rank, const box *x)
 
     for (int k = 0; k < st->nsrc + st->ndst; k++) {
         const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
-        if (ref->rank == rank)
+        if (ref->rank == rank || rcclx_ranks_is_pushed(p, st, ref))
             continue;
         const double lean = (ref->rank - rank) * 6.0, bottom = row_top(x->row) + BOX_H;
         if (k >= st->nsrc)
@@ -234,6 +264,21 @@ static void put_refs(char *text, size_t n, int me, const rcclx_step *st, const r
     }
 }
 
+/* Likewise where many operands are slots and one is not: the sums of plans that push. */
+static bool put_sum(char *from, char *to, size_t n, const rcclx_plan *p, const rcclx_step *st)
+{
+    const rcclx_ref *dst = &p->refs[st->first + st->nsrc];
+
+    if (!p->pushes || st->op != RCCLX_STEP_REDUCE || st->nsrc < 3)
+        return false;
+    snprintf(from, n, SIGMA " in %d, slots", rcclx_ranks_first_block(p, st));
+    if (st->ndst > 1)
+        snprintf(to, n, "out %d, slot %d (" TIMES "%d)", dst[0].block, dst[1].block, st->ndst - 1);
+    else
+        snprintf(to, n, "out %d", dst[0].block);
+    return true;
+}
+
 static void draw_box(const drawing *d, int rank, const box *x)
 {
     const rcclx_plan *p = &d->plans[rank];
@@ -245,8 +290,10 @@ static void draw_box(const drawing *d, int rank, const box *x)
         return;
     }
     const rcclx_step *st = &p->steps[x->step];
-    put_refs(from, sizeof(from), rank, st, &p->refs[st->first], st->nsrc, true);
-    put_refs(to, sizeof(to), rank, st, &p->refs[st->first + st->nsrc], st->ndst, false);
+    if (!put_sum(from, to, LABEL, p, st)) {
+        put_refs(from, sizeof(from), rank, st, &p->refs[st->first], st->nsrc, true);
+        put_refs(to, sizeof(to), rank, st, &p->refs[st->first + st->nsrc], st->ndst, false);
+    }
     fprintf(d->out, "<rect class=\"%s\" x=\"%.0f\" y=\"%.0f\" width=\"%d\" height=\"%d\" rx=\"5\"/>\n",
             st->op == RCCLX_STEP_COPY ? "copy" : "reduce", left, top, BOX_W, BOX_H);
     fprintf(d->out, "<text x=\"%.0f\" y=\"%.0f\">%s " ARROW " %s</text>\n", column(rank), top + 17, from, to);
@@ -302,8 +349,11 @@ static void draw(const drawing *d, const rcclx_algo *a, const rcclx_shape *s)
     for (int r = 0; r < d->n; r++)
         for (int b = 0; b < d->nboxes[r]; b++) {
             draw_waits(d, r, &d->boxes[r][b], b ? d->boxes[r][b - 1].step : 0);
-            if (d->boxes[r][b].step < d->plans[r].nsteps)
-                draw_data(d, r, &d->boxes[r][b]);
+            if (d->boxes[r][b].step >= d->plans[r].nsteps)
+                continue;
+            draw_data(d, r, &d->boxes[r][b]);
+            if (d->plans[r].pushes)
+                draw_pushes(d, r, &d->boxes[r][b]);
         }
     for (int r = 0; r < d->n; r++)
         for (int b = 0; b < d->nboxes[r]; b++)
