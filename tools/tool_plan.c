@@ -218,12 +218,26 @@ static int show_ranks(const question *q, const rcclx_algo *algo)
     return code;
 }
 
-static int answer(const question *q)
+/* What the host would run; if the list names nothing for it, what GPUs would. */
+static const rcclx_algo *decide(question *q)
 {
-    bool              unfit = false;
+    bool              unfit = false, unfit_too = true;
+    const rcclx_algo *host = rcclx_algo_choose(&q->shape, q->nbytes, q->facts, q->small, q->ordered, q->forced,
+                                               &q->machine, &unfit), *gpu = NULL;
+
+    if (unfit)
+        gpu = rcclx_algo_choose(&q->shape, q->nbytes, q->facts | RCCLX_FACT_GPU, q->small, q->ordered, q->forced,
+                                &q->machine, &unfit_too);
+    if (unfit_too)
+        return host;
+    q->facts |= RCCLX_FACT_GPU;
+    return gpu;
+}
+
+static int answer(question *q)
+{
     int               code;
-    const rcclx_algo *algo = rcclx_algo_choose(&q->shape, q->nbytes, q->facts, q->small, q->ordered, q->forced,
-                                               &q->machine, &unfit);
+    const rcclx_algo *algo = decide(q);
 
     if (q->svg) {
         const rcclx_status s = rcclx_plan_svg(stdout, algo, &q->shape);

@@ -12,7 +12,10 @@
     X(staged)   /* the same through scratch, piece by piece */                \
     X(ring)                                                                   \
     X(tree)     /* double binary tree */                                      \
-    X(doubling) /* recursive doubling / halving */
+    X(doubling) /* recursive doubling / halving */                            \
+    X(ll) X(ll128)           /* GPUs: one exchange, pushed with flags */      \
+    X(ll_two) X(ll128_two)   /* two of them */                                \
+    X(direct_push)           /* GPUs: write the peers' buffers in place */
 
 #define X(name) extern const rcclx_algo rcclx_algo_##name;
 RCCLX_ALGO_LIST(X)
@@ -26,7 +29,7 @@ const rcclx_algo *rcclx_algo_find(const char *name); /* our name or NCCL's, any 
  * rank fits a slot. */
 bool rcclx_algo_fits(const rcclx_algo *a, const rcclx_shape *s, unsigned facts, bool small);
 
-/* Which algorithm for this operation: the forced one if it fits (otherwise
+/* Which algorithm for this operation (those for GPUs only with RCCLX_FACT_GPU): the forced one if it fits (otherwise
  * *forced_failed is set, for the log), else the cheapest that fits by price;
  * points of the tuning table replace the model where they apply. `staged` fits
  * everything; NULL: no memory to compare. `forced` is a list as NCCL_ALGO and

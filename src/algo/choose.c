@@ -19,22 +19,36 @@ static const unsigned only_reads = KIND(RCCLX_ALL_GATHER) | KIND(RCCLX_REDUCE_SC
                                    KIND(RCCLX_ALL_TO_ALLV) | KIND(RCCLX_SCATTER);
 static const unsigned only_writes = KIND(RCCLX_GATHER);
 
+/* May it touch peers' buffers in this collective? direct_push reads only where a broadcast is shared. */
+static bool reads_peers(const rcclx_algo *a, const rcclx_shape *s)
+{
+    if (s->nranks == 1 || !(a->flags & RCCLX_NEEDS_READ))
+        return false;
+    return a == &rcclx_algo_direct_push ? s->kind == RCCLX_BROADCAST && s->nranks > 2 : !(KIND(s->kind) & only_writes);
+}
+
+static bool writes_peers(const rcclx_algo *a, const rcclx_shape *s)
+{
+    if (s->nranks == 1 || !(a->flags & RCCLX_NEEDS_WRITE))
+        return false;
+    return a == &rcclx_algo_direct_push || !(KIND(s->kind) & only_reads);
+}
+
 static const char *why_not(const rcclx_algo *a, const rcclx_shape *s, unsigned facts, bool small)
 {
     const unsigned kind = KIND(s->kind), flags = a->flags;
-    const bool alone = s->nranks == 1;
-    const bool reads = !alone && flags & RCCLX_NEEDS_READ && !(kind & only_writes);
-    const bool writes = !alone && flags & RCCLX_NEEDS_WRITE && !(kind & only_reads);
 
     if (!(a->kinds & kind))
         return "does not do this collective";
+    if (flags & RCCLX_DEVICE_ONLY && !(facts & RCCLX_FACT_GPU))
+        return "for GPUs";
     if (a->can && !a->can(s))
         return "not for this number of ranks";
     if (flags & RCCLX_NEEDS_SMALL && !small)
         return "the message does not fit a slot";
-    if (reads && !(facts & (RCCLX_FACT_IN_MAPPED | RCCLX_FACT_CMA)))
+    if (reads_peers(a, s) && !(facts & (RCCLX_FACT_IN_MAPPED | RCCLX_FACT_CMA)))
         return "peers' input cannot be read in place";
-    if (writes && !(facts & (RCCLX_FACT_OUT_MAPPED | RCCLX_FACT_CMA)))
+    if (writes_peers(a, s) && !(facts & (RCCLX_FACT_OUT_MAPPED | RCCLX_FACT_CMA)))
         return "peers' output cannot be written in place";
     if (flags & RCCLX_NEEDS_APART && kind & (KIND(RCCLX_ALL_TO_ALL) | KIND(RCCLX_ALL_TO_ALLV)) &&
         !(facts & RCCLX_FACT_APART))
@@ -143,11 +157,11 @@ static void explain_text(FILE *out, const decision *d, const rcclx_shape *s, siz
         fprintf(out, "  the forced list names nothing that can run here, so it was set aside\n");
     for (int i = 0; i < d->nrows; i++) {
         const candidate *c = &d->rows[i];
-        fprintf(out, "%c %-10s", i == d->chosen ? '*' : ' ', rcclx_algos[i]->name);
+        fprintf(out, "%c %-11s", i == d->chosen ? '*' : ' ', rcclx_algos[i]->name);
         if (c->refused)
-            fprintf(out, "%13s  %s\n", "-", c->refused);
+            fprintf(out, "%12s  %s\n", "-", c->refused);
         else
-            fprintf(out, "%10.2f us  %s%s\n", c->ns / 1e3, rcclx_algos[i]->about,
+            fprintf(out, "%9.2f us  %s%s\n", c->ns / 1e3, rcclx_algos[i]->about,
                     d->forced && !c->wished ? " (left out by the forced list)" : "");
     }
 }

@@ -11,7 +11,10 @@
  *
  * Two synchronisations: all headers are in (IN may be read, OUT written), and
  * all ranks are done with my buffers. In place is safe, since a block is read
- * and written by one rank only; all-to-all is not, and asks for buffers apart. */
+ * and written by one rank only; all-to-all is not, and asks for buffers apart.
+ *
+ * Over links between GPUs stores are faster than loads, since nobody waits for an answer.
+ * There `direct_push` moves the same blocks from the other end: who has them writes them. */
 #include "algo/algo.h"
 
 /* Copy or reduce steps write OUT of every rank, own first, then rotated so that
@@ -88,4 +91,63 @@ const rcclx_algo rcclx_algo_direct = {
     .kinds = (1u << RCCLX_COLL_COUNT) - 1,
     .flags = RCCLX_NEEDS_READ | RCCLX_NEEDS_WRITE | RCCLX_NEEDS_APART | RCCLX_HAS_ORDER,
     .build = build,
+};
+
+/* --- from the other end ----------------------------------------------------------- */
+
+/* Block r of my IN to rank r, own first. */
+static void push_each(rcclx_plan *p, int to_block)
+{
+    const int n = p->shape.nranks, me = p->shape.rank;
+
+    for (int i = 0; i < n; i++)
+        copy(p, me, (me + i) % n, (me + i) % n, to_block);
+}
+
+/* One or two ranks have nothing to share: the root writes all of it. */
+static bool root_alone(const rcclx_shape *s)
+{
+    return s->kind == RCCLX_SCATTER || (s->kind == RCCLX_BROADCAST && s->nranks <= 2);
+}
+
+static void push_work(rcclx_plan *p, const rcclx_shape *s)
+{
+    const int me = s->rank;
+
+    if (root_alone(s) && me != s->root)
+        return;
+    switch (s->kind) {
+    case RCCLX_ALL_GATHER: rcclx_copy_step(p, RCCLX_PROTO_SIMPLE, 1); rcclx_src(p, RCCLX_IN, me, 0, true); to_all(p, me); break;
+    case RCCLX_ALL_TO_ALL: push_each(p, me); break;
+    case RCCLX_SCATTER:    push_each(p, 0); break;
+    case RCCLX_GATHER:     copy(p, me, 0, s->root, me); break;
+    case RCCLX_BROADCAST:
+        rcclx_copy_step(p, RCCLX_PROTO_SIMPLE, 1);
+        rcclx_src(p, RCCLX_IN, s->root, p->nblocks == 1 ? 0 : me, true);
+        to_all(p, p->nblocks == 1 ? 0 : me);
+        break;
+    default: p->status = RCCLX_UNSUPPORTED;
+    }
+}
+
+static void build_push(rcclx_plan *p, const rcclx_shape *s)
+{
+    const bool split = s->kind == RCCLX_BROADCAST, root = s->rank == s->root;
+
+    rcclx_plan_init(p, s, "direct_push", split ? RCCLX_CUT_SPLIT : RCCLX_CUT_EVEN, root_alone(s) && split ? 1 : s->nranks);
+    rcclx_wait(p, RCCLX_ALL, 0, 0);
+    push_work(p, s);
+    rcclx_signal(p, 1);
+    if (root_alone(s) && !root)
+        rcclx_wait(p, s->root, 1, 0);
+    else if (!root_alone(s) && (s->kind != RCCLX_GATHER || root))
+        rcclx_wait(p, RCCLX_ALL, 1, 0);
+}
+
+const rcclx_algo rcclx_algo_direct_push = {
+    .name  = "direct_push",
+    .about = "GPUs: who has the data writes them into the peers' buffers",
+    .kinds = 1u << RCCLX_ALL_GATHER | 1u << RCCLX_ALL_TO_ALL | 1u << RCCLX_BROADCAST | 1u << RCCLX_GATHER | 1u << RCCLX_SCATTER,
+    .flags = RCCLX_DEVICE_ONLY | RCCLX_NEEDS_READ | RCCLX_NEEDS_WRITE | RCCLX_NEEDS_APART | RCCLX_HAS_ORDER,
+    .build = build_push,
 };

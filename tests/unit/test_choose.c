@@ -116,12 +116,39 @@ TEST(a_plan_touches_only_what_fits_asks_for)
                     }
                 rcclx_plan_fini(&p);
             }
-            const unsigned apart = RCCLX_FACT_APART;
+            const unsigned apart = RCCLX_FACT_APART | RCCLX_FACT_GPU;
             CHECK(rcclx_algo_fits(*a, &s, apart | RCCLX_FACT_OUT_MAPPED, true) == !reads, "%s %s: reads %d", (*a)->name,
                   rcclx_kind_word((rcclx_kind)k), reads);
             CHECK(rcclx_algo_fits(*a, &s, apart | RCCLX_FACT_IN_MAPPED, true) == !writes, "%s %s: writes %d", (*a)->name,
                   rcclx_kind_word((rcclx_kind)k), writes);
         }
+}
+
+TEST(the_host_leaves_what_is_for_gpus)
+{
+    static const char *const lists[] = { "", "ll", "LL128,ring", "ll_two,ll128_two,direct_push", "^ring", "^ll", "allreduce:ll" };
+    static const unsigned facts[] = { 0, RCCLX_FACT_CMA, MAPPED };
+    bool failed;
+
+    for (size_t l = 0; l < sizeof(lists) / sizeof(lists[0]); l++) {
+        char bad[32];
+        CHECK(!rcclx_algo_list_check(lists[l], bad, sizeof(bad)), "\"%s\": %s", lists[l], bad);
+        for (int k = 0; k < RCCLX_COLL_COUNT; k++)
+            for (int n = 1; n <= 8; n++)
+                for (size_t nbytes = 8; nbytes <= 16u << 20; nbytes *= 32) {
+                    const rcclx_algo *a = choose((rcclx_kind)k, n, nbytes, facts[n % 3], lists[l], &failed);
+                    CHECK(!(a->flags & (RCCLX_DEVICE_ONLY | RCCLX_PUSHES)), "\"%s\" gives %s", lists[l], a->name);
+                }
+    }
+    CHECK(choose(RCCLX_ALL_REDUCE, 4, 64, MAPPED, "ll", &failed) && failed, "a list of what the host cannot run is set aside");
+    for (const rcclx_algo *const *a = rcclx_algos; *a; a++) {
+        const unsigned flags = (*a)->flags;
+        CHECK(!(flags & RCCLX_PUSHES) || flags & RCCLX_DEVICE_ONLY, "%s pushes on the host", (*a)->name);
+        for (int k = 0; k < RCCLX_COLL_COUNT; k++)
+            if (flags & RCCLX_DEVICE_ONLY && (*a)->kinds >> k & 1)
+                CHECK(choose((rcclx_kind)k, 4, 64, MAPPED | RCCLX_FACT_GPU, (*a)->name, &failed) == *a && !failed,
+                      "%s %s is not to be had for GPUs", (*a)->name, rcclx_kind_word((rcclx_kind)k));
+    }
 }
 
 TEST(staged_fits_everything)
@@ -386,7 +413,7 @@ TEST(the_decision_is_explained)
     explain(&s, 100000, 0, "", false);
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         CHECK(told((*a)->name), "%s is not told of:\n%s", (*a)->name, text);
-    CHECK(told("(cheapest)") && told("cannot be read in place") && told("does not fit a slot"), "\n%s", text);
+    CHECK(told("(cheapest)") && told("cannot be read in place") && told("does not fit a slot") && told("for GPUs"), "\n%s", text);
     explain(&s, 100000, 0, "ring", false);
     CHECK(told("ring (forced)") && told("left out by the forced list"), "\n%s", text);
     explain(&s, 100000, 0, "slot", false);

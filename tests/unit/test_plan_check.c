@@ -25,13 +25,24 @@ static bool can(const rcclx_algo *a, const rcclx_shape *s)
 
 /* --- everything ------------------------------------------------------------ */
 
+static bool is_pieced(const rcclx_algo *a, const rcclx_shape *s)
+{
+    rcclx_plan p;
+
+    a->build(&p, s);
+    const bool pieced = p.pieced;
+    rcclx_plan_fini(&p);
+    return pieced;
+}
+
 static void all_masks_and_pieces(const rcclx_algo *a, const rcclx_shape *s)
 {
     static const int pieces[] = { 1, 2, 3, 5 };
     const uint64_t masks[] = { 0, ~0ull, draw() };
+    const int npieces = is_pieced(a, s) ? 4 : 1;
 
     for (int m = 0; m < 3; m++)
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < npieces; i++) {
             if (s->nranks > 24 && (m == 1 || i == 1 || i == 3))
                 continue;
             CHECK(rcclx_plan_check(a, s, masks[m], pieces[i], why, sizeof(why)) == RCCLX_OK,
@@ -64,20 +75,145 @@ TEST(every_algorithm_is_proved_for_1_to_64_ranks)
 
 enum { SEQUENCE = 12 };
 
+/* What the host runs, and what GPUs run: never the two on one communicator. */
+static const rcclx_algo *const on_host[] = {
+    &rcclx_algo_slot, &rcclx_algo_direct, &rcclx_algo_staged, &rcclx_algo_ring, &rcclx_algo_tree, &rcclx_algo_doubling,
+};
+static const rcclx_algo *const on_gpu[] = {
+    &rcclx_algo_ll, &rcclx_algo_ll128, &rcclx_algo_ll_two, &rcclx_algo_ll128_two, &rcclx_algo_ll, &rcclx_algo_ll,
+    &rcclx_algo_direct, &rcclx_algo_direct_push, &rcclx_algo_staged,
+};
+
+static rcclx_status random_sequence(const rcclx_algo *const *from, size_t nfrom, int n)
+{
+    const rcclx_algo *algos[SEQUENCE];
+    rcclx_shape shapes[SEQUENCE];
+    const int pieces = 1 + (int)(draw() % 5);
+
+    for (int i = 0; i < SEQUENCE; i++)
+        do {
+            algos[i] = from[draw() % nfrom];
+            shapes[i] = (rcclx_shape){ (rcclx_kind)(draw() % RCCLX_COLL_COUNT), n, 0, (int)(draw() % (unsigned)n) };
+        } while (!can(algos[i], &shapes[i]));
+    return rcclx_plan_check_sequence(algos, shapes, SEQUENCE, draw(), pieces, why, sizeof(why));
+}
+
 TEST(sequences_of_different_operations)
 {
     for (int round = 0; round < 400; round++) {
-        const rcclx_algo *algos[SEQUENCE];
-        rcclx_shape shapes[SEQUENCE];
-        const int n = 1 + (int)(draw() % (round % 20 ? 9 : 32)), pieces = 1 + (int)(draw() % 5);
-        for (int i = 0; i < SEQUENCE; i++)
-            do {
-                algos[i] = rcclx_algos[draw() % 6];
-                shapes[i] = (rcclx_shape){ (rcclx_kind)(draw() % RCCLX_COLL_COUNT), n, 0, (int)(draw() % (unsigned)n) };
-            } while (!can(algos[i], &shapes[i]));
-        CHECK(rcclx_plan_check_sequence(algos, shapes, SEQUENCE, draw(), pieces, why, sizeof(why)) == RCCLX_OK,
-              "round %d: %s", round, why);
+        const int n = 1 + (int)(draw() % (round % 20 ? 9 : 32));
+        CHECK(random_sequence(on_host, sizeof(on_host) / sizeof(on_host[0]), n) == RCCLX_OK, "round %d: %s", round, why);
     }
+}
+
+TEST(sequences_on_gpus)
+{
+    for (int round = 0; round < 600; round++) {
+        const int n = 1 + (int)(draw() % (round % 20 ? 9 : 32));
+        CHECK(random_sequence(on_gpu, sizeof(on_gpu) / sizeof(on_gpu[0]), n) == RCCLX_OK, "round %d: %s", round, why);
+    }
+}
+
+TEST(every_row_is_in_the_sequences)
+{
+    for (const rcclx_algo *const *a = rcclx_algos; *a; a++) {
+        bool found = false;
+        for (size_t i = 0; i < sizeof(on_host) / sizeof(on_host[0]); i++)
+            found |= on_host[i] == *a;
+        for (size_t i = 0; i < sizeof(on_gpu) / sizeof(on_gpu[0]); i++)
+            found |= on_gpu[i] == *a;
+        CHECK(found, "%s", (*a)->name);
+    }
+}
+
+/* --- credit ------------------------------------------------------------------- */
+
+static void build_without_credit(rcclx_plan *p, const rcclx_shape *s)
+{
+    rcclx_algo_ll.build(p, s);
+    p->credit = false;
+}
+
+/* Finishing these proves nothing about ranks one did not hear from. */
+TEST(a_plan_that_hides_its_debt_is_reported)
+{
+    rcclx_algo a = rcclx_algo_ll;
+
+    a.build = build_without_credit;
+    for (int k = 0; k < RCCLX_COLL_COUNT; k++)
+        for (int n = 2; n <= 5; n++)
+            for (int root = 0; can(&rcclx_algo_ll, &(rcclx_shape){ (rcclx_kind)k, n, 0, root }) && root < n; root++) {
+                const rcclx_shape s = { (rcclx_kind)k, n, 0, root };
+                const rcclx_status status = rcclx_plan_check(&a, &s, 0, 1, why, sizeof(why));
+                if (!rcclx_kind_rooted(s.kind)) {
+                    CHECK(status == RCCLX_OK, "%s, %d ranks, owes nothing: %s", rcclx_kind_word(s.kind), n, why);
+                    continue;
+                }
+                CHECK(status == RCCLX_INTERNAL, "%s, %d ranks, root %d: accepted", rcclx_kind_word(s.kind), n, root);
+                CHECK(strstr(why, "may be filling in operation 2") || strstr(why, "may still read the slots of operation 0"),
+                      "%s", why);
+            }
+}
+
+/* The debt is paid in the operation after, which may be any: here an all-reduce that
+ * pushes into slots of the all-reduce before the broadcast. */
+TEST(debt_is_paid_by_the_next_operation)
+{
+    rcclx_algo silent = rcclx_algo_ll;
+    const rcclx_shape sum = { RCCLX_ALL_REDUCE, 3, 0, 0 };
+
+    silent.build = build_without_credit;
+    for (int root = 0; root < 3; root++) {
+        const rcclx_shape shapes[] = { sum, { RCCLX_BROADCAST, 3, 0, root }, sum };
+        const rcclx_algo *fine[] = { &rcclx_algo_ll, &rcclx_algo_ll, &rcclx_algo_ll };
+        const rcclx_algo *bad[] = { &rcclx_algo_ll, &silent, &rcclx_algo_ll };
+        const rcclx_algo *apart[] = { &rcclx_algo_ll, &silent, &rcclx_algo_ll128 };
+        const rcclx_algo *heard[] = { &rcclx_algo_ll, &rcclx_algo_direct_push, &rcclx_algo_ll };
+        CHECK(rcclx_plan_check_sequence(fine, shapes, 3, 0, 1, why, sizeof(why)) == RCCLX_OK, "root %d: %s", root, why);
+        CHECK(rcclx_plan_check_sequence(bad, shapes, 3, 0, 1, why, sizeof(why)) == RCCLX_INTERNAL, "root %d: accepted", root);
+        CHECK(rcclx_plan_check_sequence(apart, shapes, 3, 0, 1, why, sizeof(why)) == RCCLX_OK, "other slots: %s", why);
+        CHECK(rcclx_plan_check_sequence(heard, shapes, 3, 0, 1, why, sizeof(why)) == RCCLX_OK, "all headers: %s", why);
+    }
+}
+
+TEST(empty_blocks_carry_no_news)
+{
+    static const struct {
+        const rcclx_algo *algo;
+        rcclx_kind kind;
+        size_t count; /* floats: 16 a line */
+        bool   owes;
+    } samples[] = {
+        { &rcclx_algo_ll, RCCLX_ALL_REDUCE, 1, false },       { &rcclx_algo_ll, RCCLX_ALL_REDUCE, 0, true },
+        { &rcclx_algo_ll, RCCLX_ALL_GATHER, 1, false },       { &rcclx_algo_ll, RCCLX_ALL_GATHER, 0, true },
+        { &rcclx_algo_ll, RCCLX_BROADCAST, 100, true },       { &rcclx_algo_ll_two, RCCLX_ALL_REDUCE, 64, false },
+        { &rcclx_algo_ll_two, RCCLX_ALL_REDUCE, 49, false },  { &rcclx_algo_ll_two, RCCLX_ALL_REDUCE, 48, true },
+        { &rcclx_algo_direct, RCCLX_ALL_REDUCE, 1, false },   { &rcclx_algo_staged, RCCLX_BROADCAST, 1, false },
+    };
+    for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+        rcclx_plan p;
+        samples[i].algo->build(&p, &(rcclx_shape){ samples[i].kind, 4, 1, 0 });
+        CHECK(rcclx_plan_owes_credit(&p, samples[i].count, 4) == samples[i].owes, "%s %s of %zu", samples[i].algo->name,
+              rcclx_kind_word(samples[i].kind), samples[i].count);
+        rcclx_plan_fini(&p);
+    }
+}
+
+TEST(slots_of_pushing_plans)
+{
+    for (int n = 1; n <= 64; n++)
+        for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
+            const rcclx_shape s = { (rcclx_kind)k, n, n - 1, 0 };
+            const rcclx_algo *const two = k == RCCLX_ALL_REDUCE ? &rcclx_algo_ll128_two : &rcclx_algo_ll128;
+            const int want = k == RCCLX_ALL_REDUCE ? 2 * n : k == RCCLX_BROADCAST || k == RCCLX_SCATTER ? 1 : n;
+            rcclx_plan p;
+            if (!can(two, &s))
+                continue;
+            two->build(&p, &s);
+            CHECK(p.nslots == want && p.pushes && !p.pieced && p.proto == RCCLX_PROTO_LL128, "%s of %d: %d slots",
+                  rcclx_kind_word(s.kind), n, p.nslots);
+            rcclx_plan_fini(&p);
+        }
 }
 
 /* --- faults ------------------------------------------------------------------- */
@@ -183,6 +319,40 @@ static void nowhere(rcclx_plan *p, uint32_t i, int operand)
     p->refs[p->steps[i].first + (uint32_t)operand].rank = 4000;
 }
 
+static void other_protocol(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)operand;
+    p->steps[i].proto = RCCLX_PROTO_LL128;
+}
+
+static void other_debt(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)i;
+    (void)operand;
+    p->credit ^= 1;
+}
+
+static void no_length(rcclx_plan *p, uint32_t i, int operand)
+{
+    p->refs[p->steps[i].first + (uint32_t)operand].buf = RCCLX_SCRATCH;
+}
+
+/* Two destinations are the same. */
+static void twice_to(rcclx_plan *p, uint32_t i, int operand)
+{
+    rcclx_ref *refs = &p->refs[p->steps[i].first];
+    refs[operand] = refs[operand + 1];
+}
+
+/* The last step comes before step i. */
+static void last_first(rcclx_plan *p, uint32_t i, int operand)
+{
+    const rcclx_step st = p->steps[p->nsteps - 1];
+    (void)operand;
+    memmove(&p->steps[i + 1], &p->steps[i], (p->nsteps - 1 - i) * sizeof(st));
+    p->steps[i] = st;
+}
+
 static void more_slots(rcclx_plan *p, uint32_t i, int operand)
 {
     (void)i;
@@ -230,6 +400,17 @@ static const struct {
     { "slots cut differently", &rcclx_algo_staged, RCCLX_GATHER, 1, more_slots, 0, 0, 0, "cuts in" },
     { "own slot not filled", &rcclx_algo_slot, RCCLX_ALL_GATHER, 1, drop, 0, 0, 0, "holds nothing" },
     { "slot of another block", &rcclx_algo_slot, RCCLX_ALL_TO_ALL, 1, other_block, 2, 0, 0, "should be block" },
+    { "pushed slot filled twice", &rcclx_algo_ll, RCCLX_ALL_REDUCE, 1, twice_to, 0, 1, 0, "which rank 1 has filled" },
+    { "slot that nobody fills", &rcclx_algo_ll, RCCLX_ALL_GATHER, 1, drop, 0, 0, 0, "which nobody fills" },
+    { "slot that nobody reads", &rcclx_algo_ll, RCCLX_ALL_TO_ALL, 1, drop, 6, 0, 0, "without having read slot 0" },
+    { "slot of another rank read", &rcclx_algo_ll, RCCLX_REDUCE_TO, 0, other_rank, 0, 1, 0, "there for that rank" },
+    { "pushed slot beyond", &rcclx_algo_ll_two, RCCLX_ALL_REDUCE, 1, beyond, 3, 5, 0, "does not exist" },
+    { "sum read before it was sent", &rcclx_algo_ll_two, RCCLX_ALL_REDUCE, 1, last_first, 0, 0, 0, "waits for ever" },
+    { "two protocols in a plan", &rcclx_algo_ll, RCCLX_ALL_REDUCE, 1, other_protocol, 1, 0, 0, "another protocol" },
+    { "debts that differ", &rcclx_algo_ll, RCCLX_BROADCAST, 1, other_debt, 0, 0, 0, "owes credit" },
+    { "a slot of no length", &rcclx_algo_ll_two, RCCLX_ALL_REDUCE, 1, no_length, 5, 1, 0, "nobody knows how long" },
+    { "pushed without waiting", &rcclx_algo_direct_push, RCCLX_ALL_GATHER, 1, drop, 0, 0, 0, "may not have come yet" },
+    { "return before all is pushed", &rcclx_algo_direct_push, RCCLX_SCATTER, 1, drop, 2, 0, 0, "returns while rank" },
     { "peers' buffers used unasked", &rcclx_algo_staged, RCCLX_ALL_GATHER, 1, other_buffer, 6, 0, 0, "does not ask for that" },
 };
 

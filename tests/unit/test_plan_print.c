@@ -48,6 +48,20 @@ TEST(roots_ranges_and_lag_are_shown)
     CHECK(shown("160 B"), "\n%s", text);
 }
 
+TEST(pushed_slots_are_shown)
+{
+    const char *want = "ll_two all_reduce, rank 1 of 3, 16.0 KiB in 3 blocks, pushed into 6 slots a rank\n"
+                       "  0 copy    in@1[2]* -> ll@2[1]                                         5.3 KiB\n"
+                       "  1 copy    in@1[0]* -> ll@0[1]                                         5.4 KiB\n"
+                       "  2 reduce  ll@1[0]* in@1[1]* ll@1[2]* -> out@1[1] ll@2[4] ll@0[4]      5.3 KiB\n"
+                       "  3 copy    ll@1[5] -> out@1[2]                                         5.3 KiB\n"
+                       "  4 copy    ll@1[3] -> out@1[0]                                         5.4 KiB\n";
+    const char *got = show(&rcclx_algo_ll_two, (rcclx_shape){ RCCLX_ALL_REDUCE, 3, 1, 0 }, 4096, false);
+    CHECK(!strcmp(got, want), "\n%s", got);
+    show(&rcclx_algo_ll128, (rcclx_shape){ RCCLX_REDUCE_TO, 3, 1, 0 }, 8, false);
+    CHECK(shown("into 3 slots a rank; the next operation waits for its headers") && shown("-> ll128@0[1]"), "\n%s", text);
+}
+
 /* Brackets close, strings end; enough to know that no value was left out. */
 static bool balanced(const char *s)
 {
@@ -129,6 +143,7 @@ TEST(every_plan_is_drawn)
                 CHECK(status == RCCLX_OK, "%s %s, %d ranks", (*a)->name, rcclx_kind_word((rcclx_kind)k), n);
                 CHECK(count_word("<rect class") == boxes, "%s %s, %d ranks: %d boxes of %d", (*a)->name,
                       rcclx_kind_word((rcclx_kind)k), n, count_word("<rect class"), boxes);
+                CHECK(!((*a)->flags & RCCLX_PUSHES) || n < 2 || shown("class=\"put\""), "%s: nothing is pushed", (*a)->name);
                 CHECK(count_word("<circle") == n && shown("</svg>"), "%s: not whole", (*a)->name);
             }
 }

@@ -62,6 +62,13 @@ is "forces" says out ': ring \(forced\)'
 is "the environment forces, too" env RCCLX_ALGO=tree sh -c "'$rcclx' plan all_reduce -n 4 --size 1M | grep ': tree (forced)'"
 is "plain buffers rule out direct access" ends 0 plan all_reduce -n 4 --facts plain
 is "and it says so" says out '^  direct +-  peers. input cannot be read in place$'
+is "what is for GPUs can be shown" ends 0 plan all_reduce -n 3 --size 4K --algo ll
+is "if named" says out '^ +0 copy +in@0.0.. -> ll@1.0. ll@2.0. +4.0 KiB$'
+is "and is left alone else" ends 0 plan all_reduce -n 3 --size 4K --algo ll,ring
+is "the host's goes before" says out ': ring \(forced\)'
+is "it can be drawn" ends 0 plan all_reduce -n 3 --algo ll128_two --svg
+is "and said in JSON" ends 0 plan gather -n 3 --algo ll128 --rank all --json
+is "with slots and credit" json "all(p['pushes'] and p['credit'] and p['slots'] == 3 for p in d['plans'])"
 is "--svg" ends 0 plan broadcast -n 4 --root 2 --svg
 is "is XML" python3 -c "import xml.dom.minidom as m; assert m.parse('$folder/out').documentElement.tagName == 'svg'"
 
