@@ -3,7 +3,7 @@
  *
  *   user         g->alloc(...)                   knows no driver
  *   below here   cuda_alloc     hip_alloc        which driver
- *                rcclx_driver_alloc(d, ...)      what to do (gpu_memory.c, ...)
+ *                rcclx_driver_alloc(d, ...)      what to do (gpu_alloc.c, ...)
  *                d->f.alloc     = cuMemAlloc_v2 or hipMalloc
  *
  * A driver is opened once a process and stays: closing one is not safe. A library that
@@ -68,8 +68,8 @@ static rcclx_driver *driver_of(rcclx_gpu_kind kind)
 
 static rcclx_status forked(void)
 {
-    return RCCLX_FAIL(RCCLX_SYSTEM, "this process was made by fork() after its parent had begun to use GPUs, and cannot use them: "
-                      "fork first, or start a new program (Python: multiprocessing's spawn)");
+    return RCCLX_FAIL(RCCLX_SYSTEM, "this process was made by fork() after its parent had begun to use GPUs, and cannot use "
+                      "them: fork first, or start a new program (Python: multiprocessing's spawn)");
 }
 
 /* ---- the functions of both kinds */
@@ -112,7 +112,7 @@ RCCLX_DRIVER_FUNCTIONS(X)
     static rcclx_status prefix##_device_sync(void)                                                                           \
     {                                                                                                                        \
         rcclx_driver *d = driver_of(kind);                                                                                   \
-        return d ? rcclx_driver_check(d, RCCLX_ENTRY_device_sync, d->f.device_sync()) : forked();                                                               \
+        return d ? rcclx_driver_check(d, RCCLX_ENTRY_device_sync, d->f.device_sync()) : forked();                            \
     }
 OTHERS(cuda, RCCLX_GPU_CUDA)
 OTHERS(hip, RCCLX_GPU_HIP)
@@ -148,7 +148,8 @@ static bool resolve(rcclx_driver *d, void *library, char *why, size_t nwhy)
         const char *name = entries[i].symbol[d->hip];
         void *p = symbol(library, name, (char *)&d->f + (size_t)i * sizeof(void (*)(void)));
         if (!p && name && entries[i].need) {
-            snprintf(why, nwhy, "%s has no %s: the driver is too old, or this is another library of the same name", d->library, name);
+            snprintf(why, nwhy, "%s has no %s: the driver is too old, or this is another library of the same name", d->library,
+                     name);
             return false;
         }
     }
@@ -285,18 +286,19 @@ static const struct { int code; const char *advice; } advice[] = {
     { 2, "free memory on the device, or use fewer and smaller buffers" },
     { 3, "a process made by fork() cannot use the GPUs of its parent: start a new program" },
     { 46, "the device is used by another process alone (nvidia-smi -c 0 lets others in)" },
-    { 100, "is a GPU visible here (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, the container's settings, /dev/nvidia*, /dev/kfd)?" },
-    { 101, "is a GPU visible here (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, the container's settings, /dev/nvidia*, /dev/kfd)?" },
+    { 100, "is a GPU visible here (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, a container's settings, /dev/nvidia*, /dev/kfd)?" },
+    { 101, "is a GPU visible here (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, a container's settings, /dev/nvidia*, /dev/kfd)?" },
     { 209, "the library holds no kernels for this device: build it with its architecture" },
     { 214, "an uncorrectable memory error: look into dmesg, and reset the device" },
     { 217, "the devices cannot reach each other's memory: see nvidia-smi topo -p2p rw, or rocm-smi --showtopo" },
     { 222, "the driver is older than the compiler that built the kernels: update the driver" },
     { 700, "a kernel before this used an address that is not its own: find it with compute-sanitizer, or AMD_LOG_LEVEL=3" },
+    { 701, "the kernel needs more registers or shared memory than a block may have, or takes other arguments" },
     { 702, "a kernel ran longer than the system lets it" },
     { 705, "peer access cannot be enabled here" },
     { 719, "a kernel before this ended badly: find it with compute-sanitizer, or AMD_LOG_LEVEL=3" },
     { 802, "the switches of this machine are not ready: is nvidia-fabricmanager running?" },
-    { 803, "the driver's library and its kernel module differ in version: restart, or match the container's library to the host" },
+    { 803, "the driver's library and its kernel module differ in version: restart, or give the container the host's" },
     { 900, "not allowed while a stream is captured into a graph: do it before the capture" },
     { 901, "the capture is lost: find the call that broke it with compute-sanitizer or by eager mode" },
     { 906, "the default stream cannot be used while another thread captures: use a stream of your own" },
@@ -351,6 +353,6 @@ rcclx_status rcclx_driver_fail(rcclx_driver *d, rcclx_gpu_entry entry, int code)
     if ((d->hip ? d->f.device_current(&device) : d->f.context_device(&device)) == 0)
         snprintf(where, sizeof(where), " on device %d", device);
     rcclx_driver_forget(d);
-    return RCCLX_FAIL(code == RCCLX_GPU_E_MEMORY ? RCCLX_NOMEM : RCCLX_SYSTEM, "%s%s failed: %s (%d): %s%s%s", name, where, e.name,
-                      code, e.text, *e.advice ? "; " : "", e.advice);
+    return RCCLX_FAIL(code == RCCLX_GPU_E_MEMORY ? RCCLX_NOMEM : RCCLX_SYSTEM, "%s%s failed: %s (%d): %s%s%s", name, where,
+                      e.name, code, e.text, *e.advice ? "; " : "", e.advice);
 }

@@ -81,7 +81,7 @@ struct rcclx_gpu {
     rcclx_status (*current)(int *device);                     /* the thread's; 0 if it has none yet */
     rcclx_status (*enter)(rcclx_gpu_scope *s, int device);
     void         (*leave)(const rcclx_gpu_scope *s);
-    bool         (*reaches)(int device, int peer);            /* can load and store the peer's memory, over its own links or PCIe */
+    bool         (*reaches)(int device, int peer);            /* can load and store the peer's memory, over own links or PCIe */
     rcclx_status (*enable_peer)(int peer);                    /* of the current device; twice is fine */
 
     /* Memory. alloc: exportable where the device can (fd_handles), zeroed, visible to all devices that reach it; flags:

@@ -78,7 +78,8 @@ typedef struct {
     X(R, hip_pointer,    NULL,                           "hipPointerGetAttributes",    (rcclx_hip_pointer *, const void *))  \
     X(O, hip_ask_pointer, NULL,                          "hipPointerGetAttribute",     (void *, int, const void *))          \
     X(R, copy,           "cuMemcpyAsync",                NULL,                         (void *, const void *, size_t, void *)) \
-    X(R, hip_copy,       NULL,                           "hipMemcpyAsync",             (void *, const void *, size_t, int, void *)) \
+    X(R, hip_copy,       NULL,                           "hipMemcpyAsync",                                                   \
+      (void *, const void *, size_t, int, void *))                                                                           \
     X(R, fill,           "cuMemsetD32Async",             "hipMemsetD32Async",          (void *, unsigned, size_t, void *))    \
     /* memory of other processes */                                                                                          \
     X(R, ipc_get,        "cuIpcGetMemHandle",            "hipIpcGetMemHandle",         (rcclx_gpu_ipc *, void *))            \

@@ -65,9 +65,9 @@ static rcclx_status nothing_fits(rcclx_gpu_kind kind, int device, const rcclx_gp
         if (o->kind == kind)
             snprintf(have + at, sizeof(have) - at, "%s%s", at ? ", " : "", o->arch);
     }
-    return RCCLX_FAIL(RCCLX_UNSUPPORTED, "device %d (%s) is %s, and this library holds kernels for %s%s%s: build it for %s", device,
-                      info->name, info->arch, *have ? have : "none of its maker", *rcclx_code_missing ? "; at build time: " : "",
-                      rcclx_code_missing, info->arch);
+    return RCCLX_FAIL(RCCLX_UNSUPPORTED, "device %d (%s) is %s, and this library holds kernels for %s%s%s: build it for %s",
+                      device, info->name, info->arch, *have ? have : "none of its maker",
+                      *rcclx_code_missing ? "; at build time: " : "", rcclx_code_missing, info->arch);
 }
 
 /* PTX is text, and must end like one. */

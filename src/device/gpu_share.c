@@ -140,8 +140,8 @@ static rcclx_status export_handle(rcclx_driver *d, uint64_t handle, rcclx_gpu_ha
     if (e) {
         const rcclx_gpu_error why = rcclx_driver_error(d, e);
         rcclx_driver_forget(d);
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "this virtual memory cannot be shared with other processes, since it was made without "
-                          "a descriptor (%s: %s): allocate with ncclMemAlloc, or for PyTorch without expandable_segments",
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "this virtual memory cannot be shared with other processes, since it was made "
+                          "without a descriptor (%s: %s): allocate with ncclMemAlloc, or for PyTorch without expandable_segments",
                           rcclx_driver_symbol(d, RCCLX_ENTRY_vmm_export), why.name);
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -169,7 +169,9 @@ static rcclx_status export_foreign(rcclx_driver *d, const rcclx_gpu_pointer *p, 
 {
     uint64_t handle = 0;
 
-    if (!d->f.vmm_retain || !d->f.vmm_release || !d->f.vmm_export || d->f.vmm_retain(&handle, (void *)(uintptr_t)p->base) || !handle)
+    if (!d->f.vmm_retain || !d->f.vmm_release || !d->f.vmm_export)
+        return RCCLX_OK;
+    if (d->f.vmm_retain(&handle, (void *)(uintptr_t)p->base) || !handle)
         return RCCLX_OK;
     const rcclx_status s = export_handle(d, handle, h);
     d->f.vmm_release(handle);
@@ -184,8 +186,8 @@ static rcclx_status export_plain(rcclx_driver *d, const rcclx_gpu_pointer *p, rc
     if (e) {
         const rcclx_gpu_error why = rcclx_driver_error(d, e);
         rcclx_driver_forget(d);
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "this memory of device %d cannot be shared with other processes, as memory of a pool "
-                          "(cudaMallocAsync) or of another process cannot (%s: %s): allocate with ncclMemAlloc or cudaMalloc",
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "this memory of device %d cannot be shared with other processes, as memory of a "
+                          "pool (cudaMallocAsync) or of another process cannot (%s: %s): use ncclMemAlloc or cudaMalloc",
                           p->device, rcclx_driver_symbol(d, RCCLX_ENTRY_ipc_get), why.name);
     }
     memcpy(h->ipc, ipc.bytes, sizeof(h->ipc));

@@ -55,14 +55,14 @@ rcclx_status rcclx_driver_stream_device(rcclx_driver *d, rcclx_gpu_stream s, int
 
     if ((uintptr_t)s <= 2)
         return rcclx_driver_current(d, device);
-    if (d->f.stream_device || d->hip) {
-        RCCLX_TRY(RCCLX_GPU_CALL(d, stream_device, s, &handle));
-    } else { /* before CUDA 12.8 */
+    if (d->f.stream_context) { /* first: cuStreamGetDevice breaks the capture of the stream that it is asked about */
         RCCLX_TRY(RCCLX_GPU_CALL(d, stream_context, s, &context));
         RCCLX_TRY(RCCLX_GPU_CALL(d, context_push, context));
         const rcclx_status st = RCCLX_GPU_CALL(d, context_device, &handle);
         d->f.context_pop(&popped);
         RCCLX_TRY(st);
+    } else {
+        RCCLX_TRY(RCCLX_GPU_CALL(d, stream_device, s, &handle));
     }
     *device = ordinal(d, handle);
     return RCCLX_OK;
@@ -115,8 +115,8 @@ rcclx_status rcclx_driver_capture_id(rcclx_driver *d, rcclx_gpu_stream s, uint64
         return RCCLX_OK; /* a driver that cannot say cannot capture */
     RCCLX_TRY(RCCLX_GPU_CALL(d, capture_info, rcclx_driver_stream(d, s), &state, &number));
     if (state == INVALID)
-        return RCCLX_FAIL(RCCLX_USAGE, "the capture of this stream has failed already (a call that is not allowed was made in it): "
-                          "end it, and capture anew");
+        return RCCLX_FAIL(RCCLX_USAGE, "the capture of this stream has failed already (a call that is not allowed was made in "
+                          "it): end it, and capture anew");
     *id = state == ACTIVE ? number : 0;
     return RCCLX_OK;
 }

@@ -171,7 +171,8 @@ static void meet(rcclx_gpu_pointer *p, uint64_t base, size_t nbytes)
 
 static rcclx_status cuda_pointer(rcclx_driver *d, const void *ptr, rcclx_gpu_pointer *p)
 {
-    enum { TYPE = 2, POINTER = 3, SERIAL = 7, MANAGED = 8, ORDINAL = 9, RANGE = 11, RANGE_BYTES = 12, MAPPING_BYTES = 18, MAPPING = 19 };
+    enum { TYPE = 2, POINTER = 3, SERIAL = 7, MANAGED = 8, ORDINAL = 9, RANGE = 11, RANGE_BYTES = 12 };
+    enum { MAPPING_BYTES = 18, MAPPING = 19 }; /* from CUDA 12 on */
     enum { HOST = 1, DEVICE = 2 };
     int what[] = { TYPE, POINTER, SERIAL, MANAGED, ORDINAL, RANGE, RANGE_BYTES, MAPPING_BYTES, MAPPING };
     unsigned type = 0, managed = 0;
@@ -201,7 +202,8 @@ static rcclx_status cuda_pointer(rcclx_driver *d, const void *ptr, rcclx_gpu_poi
 /* HIP 6 renumbered the types and made unknown memory a type; before it was an error. */
 static rcclx_gpu_place hip_place(const rcclx_driver *d, const rcclx_hip_pointer *h)
 {
-    static const rcclx_gpu_place old[] = { RCCLX_AT_PINNED, RCCLX_AT_DEVICE }, now[] = { RCCLX_AT_HOST, RCCLX_AT_PINNED, RCCLX_AT_DEVICE };
+    static const rcclx_gpu_place old[] = { RCCLX_AT_PINNED, RCCLX_AT_DEVICE };
+    static const rcclx_gpu_place now[] = { RCCLX_AT_HOST, RCCLX_AT_PINNED, RCCLX_AT_DEVICE };
     enum { OLD_UNIFIED = 3, NOW_MANAGED = 3, NOW_UNIFIED = 11 };
 
     if (h->managed || (d->major < 6 ? h->type == OLD_UNIFIED : h->type == NOW_MANAGED || h->type == NOW_UNIFIED))
@@ -243,6 +245,6 @@ rcclx_status rcclx_driver_pointer(rcclx_driver *d, const void *ptr, rcclx_gpu_po
     *p = (rcclx_gpu_pointer){ .place = RCCLX_AT_HOST, .device = -1 };
     const rcclx_status s = d->hip ? hip_pointer(d, ptr, p) : cuda_pointer(d, ptr, p);
     if (p->place == RCCLX_AT_HOST)
-        *p = (rcclx_gpu_pointer){ .place = RCCLX_AT_HOST, .device = -1, .device_ptr = 0 };
+        *p = (rcclx_gpu_pointer){ .place = RCCLX_AT_HOST, .device = -1 }; /* whatever else it said */
     return s;
 }
