@@ -68,6 +68,19 @@ int nccl_table_open(nccl_table *t, const char *path)
     return find_version(t);
 }
 
+void nccl_table_linked(nccl_table *t)
+{
+    char *real = realpath("/proc/self/exe", NULL);
+
+    memset(t, 0, sizeof(*t));
+#define X(name, required) t->name = name;
+    NCCL_TABLE_LIST(X)
+#undef X
+    snprintf(t->path, sizeof(t->path), "%s", real ? real : "this program");
+    free(real);
+    find_version(t);
+}
+
 void nccl_table_own(char *path, size_t nbytes)
 {
     char          self[PATH_MAX];

@@ -39,6 +39,10 @@ typedef struct {
  * Its symbols stay its own. 0, or TOOL_FAILED after a message. */
 int nccl_table_open(nccl_table *t, const char *path);
 
+/* The library linked into this program itself. Emulated GPUs live inside one copy
+ * of the code, so a program can hand its streams and buffers to no other one. */
+void nccl_table_linked(nccl_table *t);
+
 /* Where our own library is: beside the program, ../lib/libnccl.so.2. */
 void nccl_table_own(char *path, size_t nbytes);
 

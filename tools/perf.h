@@ -4,6 +4,8 @@
 #include "nccl_table.h"
 #include "perf_data.h"
 
+#include "device/gpu.h"
+
 #include <stdio.h>
 #include <time.h>
 
@@ -13,17 +15,23 @@
  *   perf_launch.c  ranks as processes and threads
  *   perf_team.c    barrier and gather among them, beside the library measured
  *   perf_ops.c     the collectives: sizes, calls, what must come out
- *   perf_run.c     the sweep: buffers, loops, clocks
+ *   perf_sweep.c   types x operators x roots x sizes, alike in every worker
+ *   perf_open.c    communicators, streams;  perf_memory.c  buffers, registrations
+ *   perf_run.c     host memory: loops, clocks, checks
+ *   perf_device.c  GPUs: graphs, events, checks;  perf_gpu.c  which GPUs there are
  *   perf_data.c    inputs and expected results;  perf_float.c  small floats
  *   perf_table.c   the table;  perf_json.c  the same for programs
  *
  * Words: a process has threads, each a worker; a worker drives one or more
- * ranks; a side is a library (0 ours, 1 the one after --vs); a place is out of
- * place (0) or in place (1). */
+ * ranks; a side is a library with a kind of memory (0 ours, 1 and on those after
+ * --vs); a place is out of place (0) or in place (1). */
 
-enum { PERF_SIDES = 2, PERF_PLACES = 2, PERF_MAX_RANKS = 1024 };
+enum { PERF_SIDES = 4, PERF_PLACES = 2, PERF_MAX_RANKS = 1024 };
 
 typedef struct perf_op perf_op;
+
+/* What a library is told of its buffers beforehand (-R). */
+enum { PERF_UNREGISTERED, PERF_REGISTERED, PERF_WINDOW };
 
 typedef struct {
     const perf_op *op;
@@ -38,11 +46,29 @@ typedef struct {
     int            redop; /* 0..5; -1: all */
     int            type;  /* ncclDataType_t; -1: all */
     int            root;  /* -1: all */
-    int            blocking, null_stream, average, registration, cta, unalign;
+    int            blocking, cta, unalign;
+    int            null_stream, average; /* -1: by device */
+    int            registration[PERF_SIDES]; /* -1: as side 0's; there, by device */
+    int            graph, repeats; /* graph launches in a measurement (0: no graph); measurements of a side */
     bool           cputime, timestamp, memory, dirty, plain, bind, json;
     double         timeout_s;
-    const char    *json_file, *device, *lib, *vs;
+    const char    *json_file, *device, *lib, *vs[PERF_SIDES - 1];
+    int            nvs;
+    int            kind; /* PERF_HOST or rcclx_gpu_kind, once found out */
 } perf_config;
+
+/* --- devices (perf_gpu.c) -------------------------------------------------- */
+
+enum { PERF_HOST = -1 };
+
+/* Find out what "auto", "host", "cuda", "hip" or "emu" means here, in a process
+ * of its own: drivers do not live on through a fork. 0, or TOOL_FAILED after a
+ * message. count: devices, 0 for host memory. */
+int perf_gpu_find(const char *word, int *kind, int *count);
+
+/* The driver's ordinary memory, as cudaMalloc would give it. NULL: `why`. */
+void *perf_gpu_alloc(const rcclx_gpu *gpu, size_t nbytes, const char **why);
+void  perf_gpu_free(const rcclx_gpu *gpu, void *p);
 
 /* --- collectives (perf_ops.c) -------------------------------------------- */
 
@@ -66,6 +92,12 @@ typedef struct {
     size_t            base;
 } perf_call;
 
+/* Elements [from, to) of a buffer, to be read at got. */
+typedef struct {
+    const char *got;
+    size_t      from, to;
+} perf_piece;
+
 struct perf_op {
     const char *word; /* all_reduce */
     const char *call; /* ncclAllReduce, for messages */
@@ -76,8 +108,8 @@ struct perf_op {
     /* In place: where in the one buffer the two are, in elements. */
     size_t (*send_at)(size_t base, int rank);
     size_t (*recv_at)(size_t base, int rank);
-    /* Wrong elements among those rank has received; got is its receive buffer. */
-    size_t (*check)(const perf_rule *rule, const perf_call *c);
+    /* Wrong elements among those of the piece, of what this rank has received. */
+    size_t (*check)(const perf_rule *rule, const perf_call *c, const perf_piece *p);
 };
 
 extern const perf_op perf_ops[]; /* ends with word NULL */
@@ -91,8 +123,10 @@ enum { PERF_SLOT = 256 }; /* bytes a worker may give in one gather */
 
 /* For nprocs processes that this one is about to fork. NULL: no memory. */
 perf_team *perf_team_shared(int nprocs, int threads);
-/* For processes that a launcher started, over a communicator of one rank each. */
-perf_team *perf_team_comm(const nccl_table *lib, ncclComm_t comm, int nprocs, int proc, int threads);
+/* For processes that a launcher started, over a communicator of one rank each.
+ * gpu: the communicator is one of device memory, of this device; or NULL. */
+perf_team *perf_team_comm(const nccl_table *lib, ncclComm_t comm, int nprocs, int proc, int threads,
+                          const rcclx_gpu *gpu, int device);
 void       perf_team_join(perf_team *t, int proc); /* after the fork */
 void       perf_team_destroy(perf_team *t);
 int        perf_team_workers(const perf_team *t);
@@ -112,6 +146,7 @@ int  perf_team_verdict(const perf_team *t);
 typedef struct {
     bool   done;    /* false: does not exist for this collective */
     double time_us, algbw, busbw;
+    double least_us; /* of the measurements whose median time_us is; 0: there was one */
     long   wrong;   /* -1: not checked */
 } perf_cell;
 
@@ -124,10 +159,17 @@ typedef struct {
 } perf_row;
 
 typedef struct {
+    int  rank, pid, device;
+    char host[48], place[24], model[96]; /* place: "host", or where the GPU sits */
+} perf_rank_info;
+
+typedef struct {
     const perf_config *config;
     const nccl_table  *libs;
+    const rcclx_gpu   *gpu; /* NULL: host memory */
     int                nsides, nranks;
     double             init_us;
+    perf_rank_info    *ranks;
     perf_row          *rows;
     size_t             nrows, cap;
     FILE              *out; /* the table; NULL: only JSON is wanted */
@@ -135,12 +177,10 @@ typedef struct {
     long               busbw_n, wrong;
 } perf_report;
 
-typedef struct {
-    int  rank, pid;
-    char host[48], model[96];
-} perf_rank_info;
-
-const char *perf_buffers(const perf_report *r); /* which allocator */
+int         perf_registration(const perf_config *c, const nccl_table *lib, int side); /* PERF_WINDOW ... */
+const char *perf_registration_name(int registration);
+const char *perf_buffers(const perf_report *r, int side); /* which allocator */
+double      perf_best_other(const perf_report *r, const perf_row *row, int place); /* us; 0: there is none */
 
 void perf_table_head(const perf_report *r);
 void perf_table_rank(const perf_report *r, const perf_rank_info *info);
@@ -154,7 +194,17 @@ int  perf_json_write(const perf_report *r);            /* TOOL_FAILED if the fil
 
 int perf_launch(const perf_config *c);
 
-/* The whole sweep in one worker (perf_run.c); all workers return together. */
-void perf_sweep(const perf_config *c, const nccl_table *libs, int nsides, perf_team *team, int worker, int thread);
+/* A process' part of it. */
+typedef struct {
+    const perf_config *config;
+    const nccl_table  *libs;
+    int                nsides;
+    const rcclx_gpu   *gpu;
+    int                local; /* which process of this machine: its ranks' devices follow from it */
+    perf_team         *team;
+} perf_job;
+
+/* The whole sweep in one worker (perf_sweep.c); all workers return together. */
+void perf_sweep(const perf_job *job, int thread);
 
 #endif

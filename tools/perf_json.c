@@ -2,14 +2,18 @@
  * what can be read is complete.
  *
  *   { "version", "library": {...}, "other": {...}, "machine": {...}, "command": [...],
- *     "collective", "nranks", "mode": "hot" | "dirty", "rows": [
+ *     "collective", "nranks", "mode": "hot" | "dirty" | "eager" | "graph", "rows": [
  *       { "size", "count", "type", "op", "root", "algo",
  *         "out_of_place": { "time_us", "algbw", "busbw", "wrong" }, "in_place": {...} | null,
  *         "other": { "out_of_place", "in_place" }, "ratio": { "out_of_place", "in_place" } } ],
  *     "out_of_bounds", "avg_busbw" }
  *
- * "other" and "ratio" (our time over theirs) are there with --vs. "algo" is what
- * the environment forced, else null. "wrong" is null where nothing was checked. */
+ * "other" and "ratio" (our time over theirs) are there with --vs; with several,
+ * "other" is the first, "others" has all, and the ratio is to the best of them.
+ * "algo" is what the environment forced, else null. "wrong" is null where nothing
+ * was checked. Of GPUs there is also "device": { "kind", "driver", "ranks" },
+ * "sides": [{ "path", "about", "memory", "registration" }], and "min_us" beside
+ * "time_us". */
 #include "perf.h"
 
 #include "tool.h"
@@ -56,6 +60,8 @@ static void put_cell(rcclx_json *j, const char *key, const perf_cell *c)
     }
     rcclx_json_object_open(j, key);
     rcclx_json_real(j, "time_us", c->time_us);
+    if (c->least_us > 0)
+        rcclx_json_real(j, "min_us", c->least_us);
     rcclx_json_real(j, "algbw", c->algbw);
     rcclx_json_real(j, "busbw", c->busbw);
     if (c->wrong < 0)
@@ -65,18 +71,30 @@ static void put_cell(rcclx_json *j, const char *key, const perf_cell *c)
     rcclx_json_object_close(j);
 }
 
-static void put_other(rcclx_json *j, const perf_row *row)
+static void put_places(rcclx_json *j, const char *key, const perf_row *row, int side)
 {
-    rcclx_json_object_open(j, "other");
+    rcclx_json_object_open(j, key);
     for (int p = 0; p < PERF_PLACES; p++)
-        put_cell(j, places[p], &row->cell[1][p]);
+        put_cell(j, places[p], &row->cell[side][p]);
     rcclx_json_object_close(j);
+}
+
+static void put_other(rcclx_json *j, const perf_report *r, const perf_row *row)
+{
+    put_places(j, "other", row, 1);
+    if (r->nsides > 2) {
+        rcclx_json_array_open(j, "others");
+        for (int side = 1; side < r->nsides; side++)
+            put_places(j, NULL, row, side);
+        rcclx_json_array_close(j);
+    }
     rcclx_json_object_open(j, "ratio");
     for (int p = 0; p < PERF_PLACES; p++) {
-        const perf_cell *a = &row->cell[0][p], *b = &row->cell[1][p];
+        const perf_cell *a    = &row->cell[0][p];
+        const double     best = perf_best_other(r, row, p);
 
-        if (a->done && b->time_us > 0)
-            rcclx_json_real(j, places[p], a->time_us / b->time_us);
+        if (a->done && best > 0)
+            rcclx_json_real(j, places[p], a->time_us / best);
         else
             rcclx_json_null(j, places[p]);
     }
@@ -97,7 +115,7 @@ static void put_row(rcclx_json *j, const perf_report *r, const perf_row *row)
     for (int p = 0; p < PERF_PLACES; p++)
         put_cell(j, places[p], &row->cell[0][p]);
     if (r->nsides > 1)
-        put_other(j, row);
+        put_other(j, r, row);
     rcclx_json_object_close(j);
 }
 
@@ -113,12 +131,51 @@ static void put_setup(rcclx_json *j, const perf_report *r)
     rcclx_json_int(j, "nranks", r->nranks);
     rcclx_json_int(j, "threads", c->threads);
     rcclx_json_int(j, "ranks_per_thread", c->per_thread);
-    rcclx_json_string(j, "mode", c->dirty ? "dirty" : "hot");
-    rcclx_json_string(j, "buffers", perf_buffers(r));
+    rcclx_json_string(j, "mode", r->gpu ? c->graph ? "graph" : "eager" : c->dirty ? "dirty" : "hot");
+    rcclx_json_string(j, "buffers", perf_buffers(r, 0));
     rcclx_json_int(j, "iters", c->iters);
     rcclx_json_int(j, "warmup", c->warmup);
     rcclx_json_int(j, "agg", c->agg);
     rcclx_json_real(j, "init_us", r->init_us);
+}
+
+static void put_device(rcclx_json *j, const perf_report *r)
+{
+    rcclx_json_object_open(j, "device");
+    rcclx_json_string(j, "kind", r->gpu->name);
+    rcclx_json_string(j, "driver", r->gpu->about);
+    rcclx_json_array_open(j, "ranks");
+    for (int i = 0; i < r->nranks; i++) {
+        const perf_rank_info *info = &r->ranks[i];
+
+        rcclx_json_object_open(j, NULL);
+        rcclx_json_int(j, "rank", info->rank);
+        rcclx_json_string(j, "host", info->host);
+        rcclx_json_int(j, "device", info->device);
+        rcclx_json_string(j, "pci", info->place);
+        rcclx_json_string(j, "name", info->model);
+        rcclx_json_object_close(j);
+    }
+    rcclx_json_array_close(j);
+    rcclx_json_object_close(j);
+    rcclx_json_int(j, "graph", r->config->graph);
+    rcclx_json_int(j, "repeats", r->config->repeats);
+    rcclx_json_bool(j, "cputime", r->config->cputime);
+}
+
+static void put_sides(rcclx_json *j, const perf_report *r)
+{
+    rcclx_json_array_open(j, "sides");
+    for (int side = 0; side < r->nsides; side++) {
+        rcclx_json_object_open(j, NULL);
+        rcclx_json_string(j, "path", r->libs[side].path);
+        rcclx_json_string(j, "about", r->libs[side].about);
+        rcclx_json_string(j, "memory", perf_buffers(r, side));
+        rcclx_json_string(j, "registration",
+                          perf_registration_name(perf_registration(r->config, &r->libs[side], side)));
+        rcclx_json_object_close(j);
+    }
+    rcclx_json_array_close(j);
 }
 
 static void put_report(FILE *f, const perf_report *r)
@@ -133,6 +190,10 @@ static void put_report(FILE *f, const perf_report *r)
         put_library(&j, "other", &r->libs[1]);
     put_machine(&j);
     put_setup(&j, r);
+    if (r->gpu) {
+        put_device(&j, r);
+        put_sides(&j, r);
+    }
     rcclx_json_array_open(&j, "rows");
     for (size_t i = 0; i < r->nrows; i++)
         put_row(&j, r, &r->rows[i]);

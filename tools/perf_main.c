@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum {
-    OPT_RANKS = 1, OPT_ITERS, OPT_JSON, OPT_DEVICE, OPT_DIRTY, OPT_PLAIN, OPT_BIND, OPT_LIB, OPT_VS, OPT_LOW, OPT_HELP
+    OPT_RANKS = 1, OPT_ITERS, OPT_JSON, OPT_DEVICE, OPT_DIRTY, OPT_PLAIN, OPT_BIND, OPT_LIB, OPT_VS, OPT_VS_REG,
+    OPT_REPEATS, OPT_CPUTIME, OPT_LOW, OPT_HELP
 };
 
 #define COMMON_OPTIONS                                                                            \
@@ -28,24 +29,30 @@ enum {
      "                                bfloat16 f8e4m3 f8e5m2 all"},                               \
     {'r', 'r', "root", "R", "root of rooted collectives, or all"},                                \
     {'z', 'z', "blocking", "0..3", "wait after every call (2, 3: and for all ranks)"},            \
-    {'y', 'y', "stream_null", "0|1", "0: queue on a stream; 1, the default here: call and wait"}, \
+    {'y', 'y', "stream_null", "0|1", "0: queue on a stream (GPUs' default); 1: call and wait"},   \
     {'T', 'T', "timeout", "S", "give up, with exit code 124, after S seconds"},                   \
-    {'G', 'G', "cudagraph", "N", "graph launches: only 0 without a GPU"},                         \
+    {'G', 'G', "cudagraph", "N", "GPU: capture the calls into a graph, time N launches of it"},   \
+    {'G', 0, "graph", "N", "the same"},                                                           \
+    {OPT_REPEATS, 0, "repeats", "N", "GPU: measurements of a row, whose median counts (7)"},      \
     {'C', 'C', "report_cputime", "0|1", "time until the call returns, not until it is done"},     \
+    {OPT_CPUTIME, 0, "cputime", NULL, "the same as -C 1"},                                        \
     {'S', 'S', "report_timestamps", "0|1", "when each row was measured"},                         \
     {'J', 'J', "output_file", "FILE", "results as JSON to a file, beside the table"},             \
-    {'a', 'a', "average", "0..3", "time of rank 0, average (default), least, most of ranks"},     \
-    {'R', 'R', "local_register", "0..2", "register buffers: no, locally, as a window"},           \
+    {'a', 'a', "average", "0..3", "time of rank 0, average, least, most (GPU: default) of ranks"}, \
+    {'R', 'R', "local_register", "0..2", "register buffers: no, locally (GPU: default), as windows"}, \
+    {'R', 0, "registration", "0..2", "the same"},                                                 \
     {'x', 'x', "cta_policy", "N", "CTA policy of the communicator"},                              \
     {'u', 'u', "unalign", "N", "move the buffers by N elements"},                                 \
     {'M', 'M', "memory_report", "0|1", "memory of the processes"},                                \
     {OPT_JSON, 0, "json", "[FILE]", "results as JSON to standard output, or to FILE"},            \
-    {OPT_DEVICE, 0, "device", "D", "host, cuda, hip or auto"},                                    \
+    {OPT_DEVICE, 0, "device", "D", "host, cuda, hip, emu or auto"},                                    \
     {OPT_DIRTY, 0, "dirty", NULL, "rewrite inputs before every timed call; median"},              \
-    {OPT_PLAIN, 0, "plain", NULL, "buffers from malloc, not ncclMemAlloc"},                       \
+    {OPT_PLAIN, 0, "plain", NULL, "memory of malloc or the driver, not ncclMemAlloc"},                       \
     {OPT_BIND, 0, "bind", NULL, "pin process r to the (r mod cores)-th core"},                    \
     {OPT_LIB, 0, "lib", "FILE", "library to measure (default ../lib/libnccl.so.2)"},              \
-    {OPT_VS, 0, "vs", "FILE", "a second library, measured in turns on the same buffers"},         \
+    {OPT_VS, 0, "vs", "FILE[:HOW]", "another library, measured in turns; up to three of them; HOW\n" \
+     "                                registers its buffers: default (not), register, window"},    \
+    {OPT_VS_REG, 0, "vs-registration", "0..2", "HOW as a number, of the --vs before"},            \
     {OPT_LOW, 0, "low-precision", "X", NULL},                                                     \
     {'D', 'D', "device_implementation", "N", NULL}, {'V', 'V', "device_cta_count", "N", NULL},    \
     {'I', 'I', "iteration_stats", "N", NULL}, {'K', 'K', "stats_skip", "N", NULL},                \
@@ -110,13 +117,12 @@ static int set_redop(const tool_args *a, perf_config *c)
 
 static int set_device(const tool_args *a, perf_config *c)
 {
-    const int which = tool_word_index("host|cuda|hip|auto", a->value);
+    static const char *const words[] = {"host", "cuda", "hip", "emu", "auto"};
+    const int                which   = tool_word_index("host|cuda|hip|emu|auto", a->value);
 
     if (which < 0)
-        return tool_usage(a->who, "%s %s: the devices are host, cuda, hip and auto", a->asked, a->value);
-    if (which == 1 || which == 2)
-        return tool_fail(a->who, "--device %s: this build measures host memory only; use --device host", a->value);
-    c->device = which == 0 ? "host" : "auto";
+        return tool_usage(a->who, "%s %s: the devices are host, cuda, hip, emu and auto", a->asked, a->value);
+    c->device = words[which];
     return TOOL_OK;
 }
 
@@ -177,18 +183,31 @@ static int set_factor(const tool_args *a, perf_config *c)
     return code;
 }
 
-static int set_graph(const tool_args *a)
+/* LIB or LIB:HOW; a colon before anything else belongs to the name. */
+static int set_vs(const tool_args *a, perf_config *c)
 {
-    int       launches = 0;
-    const int code     = tool_int(a, 0, 1 << 20, &launches);
+    const char *colon = strrchr(a->value, ':');
+    const int   how   = colon ? tool_word_index("default|register|window", colon + 1) : -1;
 
-    return code == TOOL_OK && launches ? refuse(a, "graphs need a GPU, and this build measures host memory") : code;
+    if (c->nvs == PERF_SIDES - 1)
+        return refuse(a, "three other libraries are the most");
+    c->vs[c->nvs++] = how < 0 ? a->value : strndup(a->value, (size_t)(colon - a->value));
+    if (how >= 0)
+        c->registration[c->nvs] = how;
+    return TOOL_OK;
 }
 
-/* Options that ask for what is done on a GPU: harmless at 0. */
-static int set_gpu_only(const tool_args *a)
+static int set_vs_registration(const tool_args *a, perf_config *c)
 {
-    return strcmp(a->value, "0") ? refuse(a, "only for GPUs, and this build measures host memory") : TOOL_OK;
+    if (!c->nvs)
+        return refuse(a, "which library? Give --vs before it");
+    return tool_int(a, 0, 2, &c->registration[c->nvs]);
+}
+
+/* Options of nccl-tests about calls from inside kernels: harmless at 0. */
+static int set_other(const tool_args *a)
+{
+    return strcmp(a->value, "0") ? refuse(a, "only for calls from inside kernels, which are not measured here") : TOOL_OK;
 }
 
 static int set(tool_args *a, perf_config *c, int id)
@@ -204,7 +223,10 @@ static int set(tool_args *a, perf_config *c, int id)
     case OPT_PLAIN: c->plain = true; return TOOL_OK;
     case OPT_BIND: c->bind = true; return TOOL_OK;
     case OPT_LIB: c->lib = a->value; return TOOL_OK;
-    case OPT_VS: c->vs = a->value; return TOOL_OK;
+    case OPT_VS: return set_vs(a, c);
+    case OPT_VS_REG: return set_vs_registration(a, c);
+    case OPT_REPEATS: return tool_int(a, 1, 1 << 16, &c->repeats);
+    case OPT_CPUTIME: c->cputime = true; return TOOL_OK;
     case OPT_LOW: return refuse(a, "low precision is not in this version; leave the option out");
     case 'b': return tool_size(a, &c->min);
     case 'e': return tool_size(a, &c->max);
@@ -223,16 +245,16 @@ static int set(tool_args *a, perf_config *c, int id)
     case 'z': return tool_int(a, 0, 3, &c->blocking);
     case 'y': return tool_int(a, 0, 1, &c->null_stream);
     case 'T': return tool_real(a, 0, &c->timeout_s);
-    case 'G': return set_graph(a);
+    case 'G': return tool_int(a, 0, 1 << 20, &c->graph);
     case 'C': return flag(a, &c->cputime);
     case 'S': return flag(a, &c->timestamp);
     case 'J': return set_file(a, c);
     case 'a': return tool_int(a, 0, 3, &c->average);
-    case 'R': return tool_int(a, 0, 2, &c->registration);
+    case 'R': return tool_int(a, 0, 2, &c->registration[0]);
     case 'x': return tool_int(a, 0, 2, &c->cta);
     case 'u': return tool_int(a, 0, 256, &c->unalign);
     case 'M': return flag(a, &c->memory);
-    default: return set_gpu_only(a);
+    default: return set_other(a);
     }
 }
 
@@ -270,7 +292,7 @@ int tool_perf(int argc, char **argv, const char *collective)
 {
     perf_config c = {.argc = argc, .argv = argv, .threads = 1, .per_thread = 1, .min = 8, .max = 16 << 20, .factor = 2,
                      .step = 1 << 20, .iters = 20, .agg = 1, .warmup = 5, .cycles = 1, .check = 1, .type = ncclFloat32,
-                     .null_stream = 1, .average = 1};
+                     .null_stream = -1, .average = -1, .registration = {-1, -1, -1, -1}, .repeats = 7, .kind = PERF_HOST};
     tool_args   a = {.who = "perf", .options = perf_options, .argc = argc, .argv = argv, .at = 1};
     bool        min_given = false, max_given = false;
     int         id, code = TOOL_OK;

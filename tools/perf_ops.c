@@ -231,69 +231,80 @@ static ncclResult_t alltoallv(const perf_call *c)
 
 /* --- what must come out ------------------------------------------------------ */
 
-static size_t check_reduced(const perf_rule *rule, const perf_call *c)
+/* Elements [at, at + count) received are those of rank's input from index on:
+ * how many of them that lie in the piece are wrong? */
+static size_t moved(const perf_rule *rule, const perf_piece *p, int rank, size_t index, size_t at, size_t count)
 {
-    return perf_check_reduced(rule, 0, c->recv, c->base);
+    const size_t from = at > p->from ? at : p->from, to = at + count < p->to ? at + count : p->to;
+
+    if (from >= to)
+        return 0;
+    return perf_check_moved(rule, rank, index + (from - at), p->got + (from - p->from) * rule->nbytes, to - from);
 }
 
-static size_t check_reduced_root(const perf_rule *rule, const perf_call *c)
+static size_t check_reduced(const perf_rule *rule, const perf_call *c, const perf_piece *p)
 {
-    return c->rank == c->root ? check_reduced(rule, c) : 0;
+    (void)c;
+    return perf_check_reduced(rule, p->from, p->got, p->to - p->from);
 }
 
-static size_t check_reduced_part(const perf_rule *rule, const perf_call *c)
+static size_t check_reduced_root(const perf_rule *rule, const perf_call *c, const perf_piece *p)
 {
-    return perf_check_reduced(rule, c->base * (size_t)c->rank, c->recv, c->base);
+    return c->rank == c->root ? check_reduced(rule, c, p) : 0;
 }
 
-static size_t check_root(const perf_rule *rule, const perf_call *c)
+static size_t check_reduced_part(const perf_rule *rule, const perf_call *c, const perf_piece *p)
 {
-    return perf_check_moved(rule, c->root, 0, c->recv, c->base);
+    return perf_check_reduced(rule, c->base * (size_t)c->rank + p->from, p->got, p->to - p->from);
 }
 
-static size_t check_root_part(const perf_rule *rule, const perf_call *c)
+static size_t check_root(const perf_rule *rule, const perf_call *c, const perf_piece *p)
 {
-    return perf_check_moved(rule, c->root, c->base * (size_t)c->rank, c->recv, c->base);
+    return moved(rule, p, c->root, 0, 0, c->base);
 }
 
-static size_t check_all(const perf_rule *rule, const perf_call *c)
+static size_t check_root_part(const perf_rule *rule, const perf_call *c, const perf_piece *p)
 {
-    size_t wrong = 0;
-
-    for (int i = 0; i < c->nranks; i++)
-        wrong += perf_check_moved(rule, i, 0, in_block(c, i), c->base);
-    return wrong;
+    return moved(rule, p, c->root, c->base * (size_t)c->rank, 0, c->base);
 }
 
-static size_t check_all_root(const perf_rule *rule, const perf_call *c)
-{
-    return c->rank == c->root ? check_all(rule, c) : 0;
-}
-
-static size_t check_crossed(const perf_rule *rule, const perf_call *c)
+static size_t check_all(const perf_rule *rule, const perf_call *c, const perf_piece *p)
 {
     size_t wrong = 0;
 
     for (int i = 0; i < c->nranks; i++)
-        wrong += perf_check_moved(rule, i, c->base * (size_t)c->rank, in_block(c, i), c->base);
+        wrong += moved(rule, p, i, 0, (size_t)i * c->base, c->base);
     return wrong;
 }
 
-static size_t check_pairs(const perf_rule *rule, const perf_call *c)
+static size_t check_all_root(const perf_rule *rule, const perf_call *c, const perf_piece *p)
+{
+    return c->rank == c->root ? check_all(rule, c, p) : 0;
+}
+
+static size_t check_crossed(const perf_rule *rule, const perf_call *c, const perf_piece *p)
+{
+    size_t wrong = 0;
+
+    for (int i = 0; i < c->nranks; i++)
+        wrong += moved(rule, p, i, c->base * (size_t)c->rank, (size_t)i * c->base, c->base);
+    return wrong;
+}
+
+static size_t check_pairs(const perf_rule *rule, const perf_call *c, const perf_piece *p)
 {
     const int n     = c->nranks;
     size_t    wrong = 0;
 
     for (int i = 0; i < n; i++)
-        wrong += perf_check_moved(rule, i, pair_at(c->base, n, i, c->rank),
-                                  c->recv + pair_at(c->base, n, c->rank, i) * c->nbytes,
-                                  pair_count(c->base, n, i, c->rank));
+        wrong += moved(rule, p, i, pair_at(c->base, n, i, c->rank), pair_at(c->base, n, c->rank, i),
+                       pair_count(c->base, n, i, c->rank));
     return wrong;
 }
 
-static size_t check_previous(const perf_rule *rule, const perf_call *c)
+static size_t check_previous(const perf_rule *rule, const perf_call *c, const perf_piece *p)
 {
-    return perf_check_moved(rule, (c->rank + c->nranks - 1) % c->nranks, 0, c->recv, c->base);
+    return moved(rule, p, (c->rank + c->nranks - 1) % c->nranks, 0, 0, c->base);
 }
 
 #define ROW(w, f) .word = #w, .call = #f, .issue = w

@@ -1,4 +1,4 @@
-/* How a call is timed, and checked.
+/* How a call on host memory is timed, and checked; on GPUs see perf_device.c.
  *
  *   hot      barrier | call call call ... call |            time / iterations
  *   dirty    (rewrite input, barrier | call |) again        median
@@ -12,13 +12,15 @@
 
 #include "tool.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { GUARD = 64, GUARD_BYTE = 0xa5, CLEAR_BYTE = 0x5a };
+enum { GUARD_BYTE = 0xa5, CLEAR_BYTE = 0x5a };
 
-static double now_us(void)
+double perf_now_us(void)
 {
     struct timespec t;
 
@@ -40,36 +42,57 @@ void perf_must(const perf_worker *w, int side, const perf_rank *r, const char *c
     _exit(TOOL_FAILED);
 }
 
+void perf_must_gpu(const perf_rank *r, const char *what, rcclx_status status)
+{
+    if (status == RCCLX_OK)
+        return;
+    tool_fail("perf", "rank %d on device %d: %s: %s: %s", r->rank, r->device, what, rcclx_status_text(status),
+              rcclx_last_error());
+    _exit(TOOL_FAILED);
+}
+
+void perf_give_up(const char *text)
+{
+    tool_fail("perf", "%s", text);
+    _exit(TOOL_FAILED);
+}
+
 /* --- calls ------------------------------------------------------------------ */
 
-static void group(const perf_worker *w, int side, ncclResult_t (*edge)(void), const char *name)
+static void group(perf_worker *w, int side, ncclResult_t (*edge)(void), const char *name)
 {
     if (w->config->per_thread > 1 || w->config->agg > 1)
         perf_must(w, side, &w->ranks[0], name, edge());
 }
 
 /* As many calls of each rank as are aggregated, in one group. */
-static void issue(const perf_worker *w, int side, int place, int calls)
+void perf_issue(perf_worker *w, int side, int place, int calls)
 {
     const nccl_table *lib = &w->libs[side];
 
     group(w, side, lib->ncclGroupStart, "ncclGroupStart");
     for (int m = 0; m < calls; m++)
-        for (int i = 0; i < w->config->per_thread; i++)
+        for (int i = 0; i < w->config->per_thread; i++) {
+            perf_use(w, &w->ranks[i]);
             perf_must(w, side, &w->ranks[i], w->config->op->call, w->config->op->issue(&w->calls[side][place][i]));
+        }
     group(w, side, lib->ncclGroupEnd, "ncclGroupEnd");
 }
 
-static void finish(const perf_worker *w, int side)
+void perf_finish(perf_worker *w, int side)
 {
-    for (int i = 0; i < w->config->per_thread; i++)
+    for (int i = 0; w->gpu && i < w->config->per_thread; i++) {
+        perf_use(w, &w->ranks[i]);
+        perf_must_gpu(&w->ranks[i], w->config->op->call, w->gpu->stream_sync(w->ranks[i].stream[side]));
+    }
+    for (int i = 0; !w->gpu && i < w->config->per_thread; i++)
         if (w->ranks[i].stream[side])
             perf_must(w, side, &w->ranks[i], w->config->op->call,
                       w->libs[side].rcclxStreamSynchronize(w->ranks[i].stream[side]));
 }
 
 /* Something may have gone wrong behind a call's back. */
-static void check_async(const perf_worker *w, int side)
+void perf_check_async(const perf_worker *w, int side)
 {
     for (int i = 0; w->libs[side].ncclCommGetAsyncError && i < w->config->per_thread; i++) {
         ncclResult_t r = ncclSuccess;
@@ -88,18 +111,18 @@ static void fill_inputs(const perf_worker *w, int place)
 
 /* --- timing ----------------------------------------------------------------- */
 
-static double time_one(const perf_worker *w, int side, int place)
+static double time_one(perf_worker *w, int side, int place)
 {
     double start, issued, end;
 
     if (w->config->dirty)
         fill_inputs(w, place);
     perf_team_barrier(w->team, w->index);
-    start = now_us();
-    issue(w, side, place, w->config->agg);
-    issued = now_us();
-    finish(w, side);
-    end = now_us();
+    start = perf_now_us();
+    perf_issue(w, side, place, w->config->agg);
+    issued = perf_now_us();
+    perf_finish(w, side);
+    end = perf_now_us();
     return ((w->config->cputime ? issued : end) - start) / w->config->agg;
 }
 
@@ -110,35 +133,35 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *x, int n)
+double perf_median(double *x, int n)
 {
     qsort(x, (size_t)n, sizeof(*x), compare);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-static double time_hot(const perf_worker *w, int side, int place)
+static double time_hot(perf_worker *w, int side, int place)
 {
     double start, cpu = 0, total;
 
     perf_team_barrier(w->team, w->index);
-    start = now_us();
+    start = perf_now_us();
     for (int i = 0; i < w->config->iters; i++) {
-        const double before = w->config->cputime ? now_us() : 0;
+        const double before = w->config->cputime ? perf_now_us() : 0;
 
-        issue(w, side, place, w->config->agg);
+        perf_issue(w, side, place, w->config->agg);
         if (w->config->cputime)
-            cpu += now_us() - before;
+            cpu += perf_now_us() - before;
         if (w->config->blocking)
-            finish(w, side);
+            perf_finish(w, side);
         if (w->config->blocking > 1)
             perf_team_barrier(w->team, w->index);
     }
-    finish(w, side);
-    total = now_us() - start;
+    perf_finish(w, side);
+    total = perf_now_us() - start;
     return (w->config->cputime ? cpu : total) / w->config->iters / w->config->agg;
 }
 
-void perf_measure(perf_worker *w, int place, double us[PERF_SIDES])
+static void measure(perf_worker *w, int place, double us[PERF_SIDES])
 {
     const int iters = w->config->iters;
 
@@ -146,8 +169,8 @@ void perf_measure(perf_worker *w, int place, double us[PERF_SIDES])
     perf_team_barrier(w->team, w->index);
     for (int side = 0; side < w->nsides; side++) {
         for (int i = 0; i < w->config->warmup; i++)
-            issue(w, side, place, w->config->agg);
-        finish(w, side);
+            perf_issue(w, side, place, w->config->agg);
+        perf_finish(w, side);
     }
     if (!w->config->dirty && w->nsides == 1) {
         us[0] = iters ? time_hot(w, 0, place) : 0;
@@ -159,17 +182,17 @@ void perf_measure(perf_worker *w, int place, double us[PERF_SIDES])
                 w->samples[side][i] = time_one(w, side, place);
             }
         for (int side = 0; side < w->nsides; side++)
-            us[side] = iters ? median(w->samples[side], iters) : 0;
+            us[side] = iters ? perf_median(w->samples[side], iters) : 0;
     }
     for (int side = 0; side < w->nsides; side++)
-        check_async(w, side);
+        perf_check_async(w, side);
     perf_team_barrier(w->team, w->index);
 }
 
 /* --- checking ---------------------------------------------------------------- */
 
 /* Where the bytes behind the received elements begin, and are they whole? */
-static unsigned char *guard_of(const perf_worker *w, int place, const perf_call *c)
+unsigned char *perf_guard(const perf_worker *w, int place, const perf_call *c)
 {
     const size_t behind = place ? w->extent.send > w->extent.recv ? w->extent.send : w->extent.recv : w->extent.recv;
     const size_t before = place ? w->config->op->recv_at(w->extent.base, c->rank) : 0;
@@ -183,7 +206,7 @@ static void prepare(const perf_worker *w, int side, int place)
         const perf_call *c = &w->calls[side][place][i];
 
         memset(c->recv, CLEAR_BYTE, w->extent.recv * c->nbytes);
-        memset(guard_of(w, place, c), GUARD_BYTE, GUARD);
+        memset(perf_guard(w, place, c), GUARD_BYTE, PERF_GUARD);
         perf_fill(&w->rule, c->rank, 0, (void *)(uintptr_t)c->send, w->extent.send);
     }
 }
@@ -194,10 +217,10 @@ static long verify(const perf_worker *w, int side, int place)
 
     for (int i = 0; i < w->config->per_thread; i++) {
         const perf_call     *c     = &w->calls[side][place][i];
-        const unsigned char *guard = guard_of(w, place, c);
+        const unsigned char *guard = perf_guard(w, place, c);
 
-        wrong += (long)w->config->op->check(&w->rule, c);
-        for (int b = 0; b < GUARD; b++)
+        wrong += (long)w->config->op->check(&w->rule, c, &(perf_piece){.got = c->recv, .to = w->extent.recv});
+        for (int b = 0; b < PERF_GUARD; b++)
             wrong += guard[b] != GUARD_BYTE;
         if (!place) /* the input must be as it was */
             wrong += (long)perf_check_moved(&w->rule, c->rank, 0, c->send, w->extent.send);
@@ -205,7 +228,7 @@ static long verify(const perf_worker *w, int side, int place)
     return wrong;
 }
 
-void perf_check(perf_worker *w, int place, long wrong[PERF_SIDES])
+static void check(perf_worker *w, int place, long wrong[PERF_SIDES])
 {
     for (int side = 0; side < w->nsides; side++) {
         wrong[side] = w->config->check ? 0 : -1;
@@ -213,10 +236,16 @@ void perf_check(perf_worker *w, int place, long wrong[PERF_SIDES])
             w->rule.seed++;
             prepare(w, side, place);
             perf_team_barrier(w->team, w->index);
-            issue(w, side, place, 1); /* in place, a second one would reduce the first one's result */
-            finish(w, side);
+            perf_issue(w, side, place, 1); /* in place, a second one would reduce the first one's result */
+            perf_finish(w, side);
             perf_team_barrier(w->team, w->index);
             wrong[side] += verify(w, side, place);
         }
     }
+}
+
+void perf_host_place(perf_worker *w, int place, perf_outcome *o)
+{
+    measure(w, place, o->us);
+    check(w, place, o->wrong);
 }

@@ -9,16 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What workers tell each other about a measurement. */
 typedef struct {
-    double us[PERF_SIDES];
-    long   wrong[PERF_SIDES];
-} outcome;
-
-typedef struct {
-    perf_worker worker;
-    perf_report report; /* all workers keep the sums; worker 0 also prints */
-    outcome    *all;
+    perf_worker   worker;
+    perf_report   report; /* all workers keep the sums; worker 0 also prints */
+    perf_outcome *all;
 } sweep;
 
 static void no_memory(void)
@@ -29,20 +23,20 @@ static void no_memory(void)
 
 /* --- combining ---------------------------------------------------------------- */
 
-static double combine(const sweep *s, int side)
+double perf_combine(const perf_worker *w, const double *first, size_t stride)
 {
-    const int n    = perf_team_workers(s->worker.team);
-    double    sum  = 0, least = s->all[0].us[side], most = least;
+    const int n   = perf_team_workers(w->team);
+    double    sum = 0, least = *first, most = *first;
 
     for (int i = 0; i < n; i++) {
-        const double us = s->all[i].us[side];
+        const double us = first[(size_t)i * stride];
 
         sum += us;
         least = us < least ? us : least;
         most  = us > most ? us : most;
     }
-    switch (s->worker.config->average) {
-    case 0: return s->all[0].us[side];
+    switch (w->config->average) {
+    case 0: return *first;
     case 2: return least;
     case 3: return most;
     default: return sum / n;
@@ -52,8 +46,9 @@ static double combine(const sweep *s, int side)
 static perf_cell make_cell(const sweep *s, int side, size_t nbytes)
 {
     const perf_worker *w = &s->worker;
-    perf_cell          c = {.done = true, .time_us = combine(s, side), .wrong = w->config->check ? 0 : -1};
+    perf_cell          c = {.done = true, .least_us = s->all[0].least[side], .wrong = w->config->check ? 0 : -1};
 
+    c.time_us = perf_combine(w, &s->all[0].us[side], sizeof(*s->all) / sizeof(double));
     for (int i = 0; i < perf_team_workers(w->team) && w->config->check; i++)
         c.wrong += s->all[i].wrong[side];
     c.algbw = c.time_us > 0 ? (double)nbytes / c.time_us * 1e-3 : 0;
@@ -98,7 +93,7 @@ static void prepare_calls(perf_worker *w, int root)
         for (int place = 0; place < PERF_PLACES; place++)
             for (int i = 0; i < w->config->per_thread; i++) {
                 perf_rank *r    = &w->ranks[i];
-                char      *out  = r->memory[0] + offset, *in = r->memory[1] + offset;
+                char      *out  = r->memory[side][0] + offset, *in = r->memory[side][1] + offset;
                 perf_call *c    = &w->calls[side][place][i];
 
                 if (place && op->in_place) {
@@ -118,10 +113,12 @@ static void prepare_calls(perf_worker *w, int root)
 static void run_place(sweep *s, int place, perf_row *row)
 {
     perf_worker *w    = &s->worker;
-    outcome      mine = {{0}, {0}};
+    perf_outcome mine = {.us = {0}};
 
-    perf_measure(w, place, mine.us);
-    perf_check(w, place, mine.wrong);
+    if (w->gpu)
+        perf_device_place(w, place, &mine);
+    else
+        perf_host_place(w, place, &mine);
     perf_team_gather(w->team, w->index, &mine, sizeof(mine), s->all);
     for (int side = 0; side < w->nsides; side++)
         row->cell[side][place] = make_cell(s, side, row->size);
@@ -221,22 +218,41 @@ static void cpu_model(char *text, size_t n)
         fclose(f);
 }
 
+static void about_rank(const perf_worker *w, const perf_rank *r, perf_rank_info *info)
+{
+    rcclx_gpu_info gpu;
+
+    *info = (perf_rank_info){.rank = r->rank, .pid = (int)getpid(), .place = "host"};
+    gethostname(info->host, sizeof(info->host) - 1);
+    info->host[strcspn(info->host, ".")] = 0;
+    if (!w->gpu) {
+        cpu_model(info->model, sizeof(info->model));
+        return;
+    }
+    perf_must_gpu(r, "asking the device's name", w->gpu->info(r->device, &gpu));
+    info->device = r->device;
+    snprintf(info->place, sizeof(info->place), "%s", gpu.pci);
+    snprintf(info->model, sizeof(info->model), "%s", gpu.name);
+}
+
 static void list_ranks(sweep *s)
 {
-    perf_worker    *w    = &s->worker;
-    const int       n    = perf_team_workers(w->team);
-    perf_rank_info  mine = {.rank = w->index * w->config->per_thread, .pid = (int)getpid()};
-    perf_rank_info *all  = calloc((size_t)n, sizeof(*all));
+    perf_worker    *w     = &s->worker;
+    const int       n     = perf_team_workers(w->team), each = w->config->per_thread;
+    perf_rank_info *all   = calloc((size_t)n, sizeof(*all)), mine;
+    perf_rank_info *ranks = calloc((size_t)(n * each), sizeof(*ranks));
 
-    if (!all)
+    if (!all || !ranks)
         no_memory();
-    gethostname(mine.host, sizeof(mine.host) - 1);
-    mine.host[strcspn(mine.host, ".")] = 0;
-    cpu_model(mine.model, sizeof(mine.model));
-    perf_team_gather(w->team, w->index, &mine, sizeof(mine), all);
-    for (int i = 0; w->index == 0 && i < n; i++)
-        for (int k = 0; k < w->config->per_thread; k++, all[i].rank++)
-            perf_table_rank(&s->report, &all[i]);
+    for (int k = 0; k < each; k++) {
+        about_rank(w, &w->ranks[k], &mine);
+        perf_team_gather(w->team, w->index, &mine, sizeof(mine), all);
+        for (int i = 0; i < n; i++)
+            ranks[i * each + k] = all[i];
+    }
+    for (int i = 0; w->index == 0 && i < n * each; i++)
+        perf_table_rank(&s->report, &ranks[i]);
+    s->report.ranks = ranks;
     free(all);
 }
 
@@ -274,12 +290,16 @@ static void report_memory(sweep *s, long before, long after)
     free(all);
 }
 
-static int make_worker(perf_worker *w)
+/* first: the worker's first rank among those of this machine. */
+static int make_worker(perf_worker *w, int first)
 {
-    const size_t n = (size_t)w->config->per_thread, iters = (size_t)w->config->iters + 1;
+    const size_t n     = (size_t)w->config->per_thread;
+    const int    most  = w->config->iters > w->config->repeats ? w->config->iters : w->config->repeats;
+    const size_t iters = (size_t)most + 1;
 
     w->ranks = calloc(n, sizeof(*w->ranks));
-    if (!w->ranks)
+    w->times = calloc((size_t)perf_team_workers(w->team) * PERF_SIDES, sizeof(double));
+    if (!w->ranks || !w->times)
         return -1;
     for (int side = 0; side < PERF_SIDES; side++) {
         w->samples[side] = calloc(iters, sizeof(double));
@@ -289,14 +309,17 @@ static int make_worker(perf_worker *w)
             if (!(w->calls[side][place] = calloc(n, sizeof(perf_call))))
                 return -1;
     }
-    for (size_t i = 0; i < n; i++)
-        w->ranks[i].rank = w->index * (int)n + (int)i;
+    for (size_t i = 0; i < n; i++) {
+        w->ranks[i].rank   = w->index * (int)n + (int)i;
+        w->ranks[i].device = w->gpu ? (first + (int)i) % w->gpu->count : PERF_HOST;
+    }
     return 0;
 }
 
 static void free_worker(perf_worker *w)
 {
     free(w->ranks);
+    free(w->times);
     for (int side = 0; side < PERF_SIDES; side++) {
         free(w->samples[side]);
         for (int place = 0; place < PERF_PLACES; place++)
@@ -329,27 +352,38 @@ static void finish(sweep *s)
     fflush(NULL);
 }
 
-void perf_sweep(const perf_config *c, const nccl_table *libs, int nsides, perf_team *team, int worker, int thread)
+/* What a worker holds beyond its ranks. */
+static void make_sweep(sweep *s, const perf_job *job, int thread)
 {
-    sweep        s = {.worker = {.config = c, .libs = libs, .nsides = nsides, .index = worker, .thread = thread}};
-    perf_worker *w = &s.worker;
-    long         before, after, most;
+    const perf_config *c = job->config;
+    perf_worker       *w = &s->worker;
 
-    w->team   = team;
-    w->nranks = perf_team_workers(team) * c->per_thread;
-    s.all     = calloc((size_t)perf_team_workers(team), sizeof(*s.all));
-    s.report  = (perf_report){.config = c, .libs = libs, .nsides = nsides, .nranks = w->nranks};
-    if (worker == 0 && !(c->json && !c->json_file))
-        s.report.out = stdout;
-    if (!s.all || make_worker(w))
+    *w = (perf_worker){.config = c, .libs = job->libs, .gpu = job->gpu, .nsides = job->nsides, .team = job->team,
+                       .index = perf_team_proc(job->team) * c->threads + thread, .thread = thread, .current = -1};
+    w->nranks = perf_team_workers(w->team) * c->per_thread;
+    s->all    = calloc((size_t)perf_team_workers(w->team), sizeof(*s->all));
+    s->report = (perf_report){.config = c, .libs = w->libs, .gpu = w->gpu, .nsides = w->nsides, .nranks = w->nranks};
+    if (w->index == 0 && !(c->json && !c->json_file))
+        s->report.out = stdout;
+    if (!s->all || make_worker(w, (job->local * c->threads + thread) * c->per_thread))
         no_memory();
-    if (worker == 0)
+}
+
+void perf_sweep(const perf_job *job, int thread)
+{
+    const perf_config *c = job->config;
+    sweep              s;
+    perf_worker       *w = &s.worker;
+    long               before, after, most;
+
+    make_sweep(&s, job, thread);
+    if (w->index == 0)
         perf_table_head(&s.report);
     list_ranks(&s);
     memory_kib(&before, &most);
     s.report.init_us = perf_open(w);
     memory_kib(&after, &most);
-    if (worker == 0)
+    if (w->index == 0)
         perf_table_columns(&s.report);
     for (int cycle = 0; !c->cycles || cycle < c->cycles; cycle++)
         run_cycle(&s);
@@ -357,6 +391,7 @@ void perf_sweep(const perf_config *c, const nccl_table *libs, int nsides, perf_t
         report_memory(&s, before, after);
     perf_close(w);
     finish(&s);
+    free(s.report.ranks);
     free(s.report.rows);
     free(s.all);
     free_worker(w);

@@ -8,7 +8,8 @@
  * so that nobody overwrites what another still reads. Processes of a launcher
  * have nothing but the library: there the threads of each process meet in the
  * same structure, and its first thread meets the other processes in an
- * all-gather on a communicator of its own.
+ * all-gather on a communicator of its own, through device memory if that is
+ * where the communicator lives.
  *
  * Waiting spins for as long as all workers can have a core, then yields; only a
  * wait beyond a tenth of a second sleeps, for the clock starts after a barrier. */
@@ -37,6 +38,10 @@ struct perf_team {
     meeting          *m;
     size_t            m_bytes;
     char             *all; /* with lib: slots of all processes */
+    const rcclx_gpu  *gpu; /* the communicator is one of device memory */
+    int               device;
+    rcclx_gpu_stream  stream;
+    void             *there; /* on the device: slots of this process, then of all */
 };
 
 static void relax(void)
@@ -77,16 +82,50 @@ perf_team *perf_team_shared(int nprocs, int threads)
     return make(NULL, nprocs, threads);
 }
 
-perf_team *perf_team_comm(const nccl_table *lib, ncclComm_t comm, int nprocs, int proc, int threads)
+static size_t slots_bytes(const perf_team *t)
+{
+    return (size_t)t->threads * PERF_SLOT;
+}
+
+static bool make_there(perf_team *t)
+{
+    const size_t    nbytes = slots_bytes(t) * ((size_t)t->nprocs + 1);
+    rcclx_gpu_scope scope;
+    bool            made;
+
+    if (t->gpu->enter(&scope, t->device) != RCCLX_OK)
+        return false;
+    made = t->gpu->stream_create(&t->stream) == RCCLX_OK && t->gpu->alloc(&t->there, nbytes, false) == RCCLX_OK;
+    t->gpu->leave(&scope);
+    return made;
+}
+
+static void free_there(perf_team *t)
+{
+    rcclx_gpu_scope scope;
+
+    if (t->gpu->enter(&scope, t->device) != RCCLX_OK)
+        return;
+    if (t->there)
+        t->gpu->free(t->there);
+    if (t->stream)
+        t->gpu->stream_destroy(t->stream);
+    t->gpu->leave(&scope);
+}
+
+perf_team *perf_team_comm(const nccl_table *lib, ncclComm_t comm, int nprocs, int proc, int threads,
+                          const rcclx_gpu *gpu, int device)
 {
     perf_team *t = make(lib, nprocs, threads);
 
     if (!t)
         return NULL;
-    t->comm = comm;
-    t->proc = proc;
-    t->all  = calloc((size_t)nprocs * (size_t)threads, PERF_SLOT);
-    if (!t->all) {
+    t->comm   = comm;
+    t->proc   = proc;
+    t->gpu    = gpu;
+    t->device = device;
+    t->all    = calloc((size_t)nprocs * (size_t)threads, PERF_SLOT);
+    if (!t->all || (gpu && !make_there(t))) {
         perf_team_destroy(t);
         return NULL;
     }
@@ -102,6 +141,8 @@ void perf_team_destroy(perf_team *t)
 {
     if (!t)
         return;
+    if (t->gpu)
+        free_there(t);
     munmap(t->m, t->m_bytes);
     free(t->all);
     free(t);
@@ -158,10 +199,29 @@ static void meet(perf_team *t)
     atomic_store_explicit(&t->m->round, round + 1, memory_order_release);
 }
 
+static ncclResult_t gather_there(perf_team *t, const void *slots, size_t nbytes)
+{
+    const rcclx_gpu *g    = t->gpu;
+    char            *from = t->there, *to = from + slots_bytes(t);
+    rcclx_gpu_scope  scope;
+    ncclResult_t     r = ncclUnhandledCudaError;
+
+    if (g->enter(&scope, t->device) != RCCLX_OK)
+        return r;
+    if (g->copy(from, slots, nbytes, t->stream) == RCCLX_OK)
+        r = t->lib->ncclAllGather(from, to, nbytes, ncclInt8, t->comm, t->stream);
+    if (r == ncclSuccess && (g->copy(t->all, to, nbytes * (size_t)t->nprocs, t->stream) != RCCLX_OK ||
+                             g->stream_sync(t->stream) != RCCLX_OK))
+        r = ncclUnhandledCudaError;
+    g->leave(&scope);
+    return r;
+}
+
 /* This process' slots to all processes. */
 static void meet_others(perf_team *t, const void *slots, size_t nbytes)
 {
-    const ncclResult_t r = t->lib->ncclAllGather(slots, t->all, nbytes, ncclInt8, t->comm, NULL);
+    const ncclResult_t r = t->gpu ? gather_there(t, slots, nbytes)
+                                  : t->lib->ncclAllGather(slots, t->all, nbytes, ncclInt8, t->comm, NULL);
 
     if (r == ncclSuccess)
         return;
@@ -189,7 +249,7 @@ void perf_team_gather(perf_team *t, int worker, const void *mine, size_t nbytes,
     meet(t);
     if (t->lib) {
         if (worker == first)
-            meet_others(t, t->m->slots, (size_t)t->threads * PERF_SLOT);
+            meet_others(t, t->m->slots, slots_bytes(t));
         meet(t);
     }
     for (int w = 0; w < perf_team_workers(t); w++)

@@ -8,6 +8,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failed=0 number=0
 unset NCCL_ALGO RCCLX_ALGO NCCL_TESTS_MIN_BW
+export RCCLX_DEVICE=host
 
 # is NAME COMMAND...: one test, passed if the command succeeds.
 is() {
@@ -166,8 +167,42 @@ is "both times and the ratio" says out ' ours  theirs   ratio  #wrong '
 is "their errors count" ends 1 env LIAR=wrong "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --iters 3 --vs "$liar" --json
 is "on their side" json "$folder/out" "d['rows'][0]['out_of_place']['wrong'] == 0 and
     d['rows'][0]['other']['out_of_place']['wrong'] == 1 and d['rows'][0]['ratio']['in_place'] > 0"
+is "three sides" ends 0 "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --iters 3 --vs "$liar" --vs "$liar:default" --json "$folder/three"
+is "have numbers" says out ' ours      #1      #2   ratio  #wrong '
+is "the file says which" says out '^# Library #2: .*/liar\.so '
+is "the ratio is to the best" json "$folder/three" "[len(o) for o in d['rows'][0]['others']] == [2, 2] and
+    abs(d['rows'][0]['ratio']['in_place'] * min(o['in_place']['time_us'] for o in d['rows'][0]['others'])
+    - d['rows'][0]['in_place']['time_us']) < 1e-6 + d['rows'][0]['in_place']['time_us'] / 1e3"
 is "the same library twice is said to be one" ends 0 "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --iters 1 --lib "$liar" --vs "$liar"
 is "in so many words" says out '^# Both are the same file'
+
+# --- GPUs, emulated ones: the liar copies as the host, which may read and write their memory
+
+emu() {
+    "$rcclx" perf "$@" -n 1 --device emu -R 0 --lib "$liar" --iters 3
+}
+is "a device in place of host memory" ends 0 emu all_reduce -b 8 -e 64K -f 16
+is "has a name and a place" says out '^#  Rank  0 .* device  0 \[ffff:00:00\.0\] Emulated GPU 0$'
+is "says what is timed and how" says out '^# time: 3 calls .*between events on the GPU, the slowest rank; median of 7$'
+is "what the buffers are" says out "^# buffers: the driver's memory, not registered$"
+is "and that all was right" says out '^# Out of bounds values : 0 OK$'
+is "graphs, three sides, JSON" ends 0 emu all_gather -b 1K -e 4K -f 4 -G 2 --repeats 3 --json "$folder/gpu" \
+    --vs "$liar:default" --vs "$liar"
+is "head says so" says out 'graph: 2 unalign: 0$'
+is "JSON has device and sides" json "$folder/gpu" "d['mode'] == 'graph' and d['graph'] == 2 and d['repeats'] == 3 and
+    d['device']['kind'] == 'emu' and d['device']['ranks'][0]['name'] == 'Emulated GPU 0' and len(d['sides']) == 3 and
+    all(0 < r[p]['min_us'] <= r[p]['time_us'] and r[p]['wrong'] == 0 for r in d['rows'] for p in ('out_of_place', 'in_place'))"
+is "time of the host alone, unaligned" ends 0 emu broadcast -b 1000 -e 1000 --repeats 1 --cputime -u 3 -d int32
+is "a message in pieces" ends 0 emu sendrecv -b 128M -e 128M --repeats 1 -w 0 -T 120
+is "wrong results on a device" ends 1 env LIAR=wrong "$rcclx" perf all_reduce -n 1 --device emu -R 0 --lib "$liar" -b 8 -e 8
+is "are counted: in and out of place" says out '^# Out of bounds values : 2 FAILED$'
+is "a byte behind the output" ends 1 env LIAR=beyond "$rcclx" perf sendrecv -n 1 --device emu -R 0 --lib "$liar" -b 128M \
+    -e 128M --iters 1 --repeats 1 -w 0
+is "is seen, even of a large one" says out '^# Out of bounds values : 1 FAILED$'
+is "no capture of the default stream" ends 2 emu all_reduce -b 8 -e 8 -G 1 -y 1
+is "says why" says err 'the default stream .* cannot be captured'
+is "our own library in a file" ends 3 "$rcclx" perf all_reduce -n 1 --device emu --lib "$bin/../lib/libnccl.so.2"
+is "would have GPUs of its own" says err 'would emulate GPUs of its own'
 
 # --- bad command lines: bad WHAT-IT-SAYS ARGUMENTS...
 
@@ -191,11 +226,17 @@ bad 'the job has 2 ranks' broadcast -n 2 -r 2
 bad 'needs a value' all_reduce -n
 bad 'takes no value' all_reduce --dirty=1
 bad 'graphs need a GPU' all_reduce -G 1
-bad 'only for GPUs' all_reduce -D 2
+bad 'only for calls from inside kernels' all_reduce -D 2
 bad 'low precision is not' all_reduce --low-precision fp8
 bad 'the devices are' all_reduce --device tpu
 bad 'collective is all_reduce already' all_reduce all_gather
-is "no GPU device in this build" ends 3 "$rcclx" perf all_reduce --device cuda
+bad 'three other libraries' all_reduce --vs a --vs b --vs c --vs d
+bad 'Give --vs before' all_reduce --vs-registration 1
+is "no GPU" ends 3 env CUDA_VISIBLE_DEVICES= "$rcclx" perf all_reduce --device cuda
+is "says so, and what to do" says err '^rcclx perf: --device cuda: no GPUs: .*--device host'
+is "auto is host memory then" ends 0 env -u RCCLX_DEVICE CUDA_VISIBLE_DEVICES= HIP_VISIBLE_DEVICES= \
+    "$rcclx" perf all_reduce -n 2 -b 8 -e 8 --iters 1
+is "as the table says" says out '^#  Rank  0 .*\[host\]'
 is "--help" ends 0 "$rcclx" perf --help
 is "names every collective" says out 'all_reduce all_gather reduce_scatter alltoall alltoallv broadcast reduce gather scatter sendrecv'
 is "--help of a test" ends 0 "$bin/alltoallv_perf" -h
