@@ -1,5 +1,6 @@
 /* `rcclx info`: what this is, what it runs on, what it would do. */
 #include "tool.h"
+#include "tool_gpu.h"
 #include "tool_probe.h"
 
 #include "algo/algo.h"
@@ -28,7 +29,7 @@ typedef struct {
     struct utsname system;
     int            cores, usable;
     long long      memory;
-    tool_probe     cma, memfd, cuda, hip;
+    tool_probe     cma, memfd;
     rcclx_machine  machine;
 } facts;
 
@@ -50,8 +51,6 @@ static void gather(facts *f)
     f->memory = (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     f->cma    = tool_probe_cma();
     f->memfd  = tool_probe_memfd();
-    f->cuda   = tool_probe_driver("libcuda.so.1");
-    f->hip    = tool_probe_driver("libamdhip64.so");
     rcclx_machine_default(&f->machine, f->usable);
 }
 
@@ -89,12 +88,6 @@ static void kinds_of(const rcclx_algo *a, char *text, size_t n)
 
 /* --- text ------------------------------------------------------------------- */
 
-static void put_driver(const char *name, const tool_probe *p)
-{
-    printf("  %-6s %s: %s\n", name, p->works ? "driver found, not used by this build (host memory only)" : "no",
-           p->why);
-}
-
 static void put_devices(const facts *f)
 {
     printf("devices\n");
@@ -102,8 +95,8 @@ static void put_devices(const facts *f)
            (double)f->memory / (1 << 30), rcclx_isa_name());
     printf("         shared memory: %s\n", f->memfd.why);
     printf("         direct reads:  %s\n", f->cma.why);
-    put_driver("cuda", &f->cuda);
-    put_driver("hip", &f->hip);
+    tool_gpu_print_drivers();
+    tool_gpu_print_kernels();
 }
 
 static void put_algorithms(void)
@@ -180,9 +173,9 @@ static void json_devices(rcclx_json *j, const facts *f)
     json_probe(j, "memfd", &f->memfd);
     json_probe(j, "cma", &f->cma);
     rcclx_json_object_close(j);
-    json_probe(j, "cuda_driver", &f->cuda);
-    json_probe(j, "hip_driver", &f->hip);
+    tool_gpu_json_drivers(j);
     rcclx_json_object_close(j);
+    tool_gpu_json_kernels(j);
 }
 
 static void json_algorithms(rcclx_json *j)

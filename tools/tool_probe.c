@@ -2,7 +2,6 @@
  * sibling (Yama), so two children are made and one reads the other. */
 #include "tool_probe.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -95,17 +94,5 @@ tool_probe tool_probe_memfd(void)
     }
     if (fd >= 0)
         close(fd);
-    return p;
-}
-
-tool_probe tool_probe_driver(const char *library)
-{
-    tool_probe p      = {.works = false};
-    void      *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-
-    p.works = handle != NULL;
-    snprintf(p.why, sizeof(p.why), "%s", handle ? library : dlerror());
-    if (handle)
-        dlclose(handle);
     return p;
 }

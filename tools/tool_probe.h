@@ -12,6 +12,5 @@ typedef struct {
 
 tool_probe tool_probe_cma(void);   /* one rank reading another's memory through the kernel */
 tool_probe tool_probe_memfd(void); /* memory without a name, to be shared by descriptor */
-tool_probe tool_probe_driver(const char *library); /* a GPU driver's library */
 
 #endif
