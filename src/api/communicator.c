@@ -4,11 +4,9 @@
 
 #include "api/argcheck.h"
 #include "api/config_parse.h"
-#include "base/option.h"
 #include "rcclx.h"
 
 #include <string.h>
-#include <strings.h>
 
 _Static_assert(sizeof(ncclUniqueId) == sizeof(rcclx_unique_id), "an id is handed down as it is");
 
@@ -25,47 +23,32 @@ static rcclx_status check_place(const char *call, const void *comm, int nranks, 
     return RCCLX_OK;
 }
 
-/* The words of RCCLX_DEVICE, in the option's order. */
-rcclx_status rcclx_device_check(const char *call, int rank, const char *device)
+/* Found in the caller's thread: set-up may go on in another one, whose current device is none of the caller's. */
+static rcclx_status find_place(const char *call, int rank, const char *device, int local, rcclx_place *place)
 {
-    static const char *const words[] = { "auto", "host", "cuda", "hip" };
-    int                      word    = -1;
-
-    for (int i = 0; i < 4; i++)
-        if (!device || strcasecmp(device, words[i]) == 0) {
-            word = device ? i : 0;
-            break;
-        }
-    if (word < 0)
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: device '%s' is none of auto, host, cuda, hip", rank, call, device);
-    if (word == 0)
-        word = (int)rcclx_option_int(RCCLX_OPT_DEVICE);
-    if (word >= 2)
-        return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s: the device %s is not built yet in this version; use host (RCCLX_DEVICE)",
-                          rank, call, words[word]);
-    return RCCLX_OK;
+    *place = (rcclx_place){ .device = local };
+    RCCLX_TRY(rcclx_gpu_choose(call, rank, device, &place->gpu));
+    return place->gpu ? place->gpu->current(&place->device) : RCCLX_OK;
 }
 
-rcclx_status rcclx_api_init(const char *call, ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, int device,
-                            const void *user)
+rcclx_status rcclx_api_init(const char *call, ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, const char *device,
+                            int local, const void *user)
 {
     rcclx_comm_config config;
     rcclx_unique_id   down;
+    rcclx_place       place;
 
+    RCCLX_TRY(find_place(call, rank, device, local, &place));
     RCCLX_TRY(check_place(call, comm, nranks, rank));
     RCCLX_TRY(rcclx_config_parse(call, rank, user, NULL, &config));
     memcpy(&down, id, sizeof down);
-    return rcclx_comm_init((void **)comm, nranks, &down, rank, device, &config);
+    return rcclx_comm_init((void **)comm, nranks, &down, rank, &place, &config);
 }
 
 static ncclResult_t init(const char *call, ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, const char *device,
                          const void *user)
 {
-    rcclx_status s = rcclx_device_check(call, rank, device);
-
-    if (s == RCCLX_OK)
-        s = rcclx_api_init(call, comm, nranks, id, rank, 0, user);
-    return rcclx_api_result(s);
+    return rcclx_api_result(rcclx_api_init(call, comm, nranks, id, rank, device, 0, user));
 }
 
 RCCLX_API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId))
@@ -115,6 +98,7 @@ RCCLX_API(ncclResult_t, ncclCommInitRankScalable,
 RCCLX_API(ncclResult_t, ncclCommInitAll, (ncclComm_t * comm, int ndev, const int *devlist))
 {
     static const char call[] = "ncclCommInitAll";
+    const rcclx_gpu  *gpu    = NULL;
     rcclx_comm_config config;
     rcclx_status      s = rcclx_args_need(call, "comm", comm);
 
@@ -124,11 +108,15 @@ RCCLX_API(ncclResult_t, ncclCommInitAll, (ncclComm_t * comm, int ndev, const int
         if (devlist[i] < 0)
             s = RCCLX_FAIL(RCCLX_ARGUMENT, "%s: devlist[%d] is %d; devices count from 0", call, i, devlist[i]);
     if (s == RCCLX_OK)
-        s = rcclx_device_check(call, 0, NULL);
+        s = rcclx_gpu_choose(call, 0, NULL, &gpu);
+    for (int i = 0; s == RCCLX_OK && gpu && i < ndev; i++)
+        if ((devlist ? devlist[i] : i) >= gpu->count)
+            s = RCCLX_FAIL(RCCLX_ARGUMENT, "%s: rank %d would be on %s device %d, and there are %d; pass a list of devices (one may "
+                           "stand in it more than once)", call, i, gpu->name, devlist ? devlist[i] : i, gpu->count);
     if (s == RCCLX_OK)
         s = rcclx_config_parse(call, 0, NULL, NULL, &config);
     if (s == RCCLX_OK)
-        s = rcclx_comm_init_all((void **)comm, ndev, devlist, &config);
+        s = rcclx_comm_init_all((void **)comm, ndev, gpu, devlist, &config);
     return rcclx_api_result(s);
 }
 

@@ -81,10 +81,9 @@ static rcclx_status init_env(ncclComm_t *comm, const ncclConfig_t *config)
 
     RCCLX_TRY(rcclx_args_need(call, "comm", comm));
     RCCLX_TRY(rcclx_envrank_get(&env));
-    RCCLX_TRY(rcclx_device_check(call, env.rank, NULL));
     RCCLX_TRY(meet(&env, &id));
     memcpy(&up, &id, sizeof up);
-    return rcclx_api_init(call, comm, env.size, &up, env.rank, env.localRank < 0 ? 0 : env.localRank, config);
+    return rcclx_api_init(call, comm, env.size, &up, env.rank, NULL, env.localRank < 0 ? 0 : env.localRank, config);
 }
 
 RCCLX_EXPORT ncclResult_t rcclxCommInitEnv(ncclComm_t *comm, ncclConfig_t *config)

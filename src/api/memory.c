@@ -1,12 +1,12 @@
-/* Memory: the arena's, and buffers announced to a communicator. Registration
- * changes nothing on this device, since the arena is known to all peers anyway;
- * its handle is the buffer's address with a mark of the communicator in the 16
- * bits that no address uses, so that a foreign handle is recognised without a
- * table:
+/* Memory: the arena's or a GPU's, and buffers announced to a communicator. On the
+ * host registration changes nothing, since the arena is known to all peers anyway;
+ * its handle is the buffer's address, on GPUs the registration's number, with a mark
+ * of the communicator in the 16 bits that no address uses, so that a foreign handle is
+ * recognised without a table:
  *
  *   63        48 47                                      0
  *   +-----------+----------------------------------------+
- *   |   mark    |  address of the buffer                 |
+ *   |   mark    |  address of the buffer, or number + 2  |
  *   +-----------+----------------------------------------+ */
 #include "api/argcheck.h"
 #include "comm/comm.h"
@@ -15,16 +15,24 @@
 
 RCCLX_API(ncclResult_t, ncclMemAlloc, (void **ptr, size_t size))
 {
-    rcclx_status s = rcclx_args_need("ncclMemAlloc", "ptr", ptr);
+    const rcclx_gpu *gpu = NULL;
+    rcclx_status     s   = rcclx_args_need("ncclMemAlloc", "ptr", ptr);
 
-    if (s == RCCLX_OK)
+    if (s == RCCLX_OK) {
         *ptr = NULL;
-    return rcclx_result(s == RCCLX_OK ? rcclx_arena_alloc(ptr, size) : s);
+        s    = rcclx_gpu_choose("ncclMemAlloc", 0, NULL, &gpu);
+    }
+    if (s == RCCLX_OK)
+        s = gpu ? rcclx_gpu_memory_alloc(gpu, ptr, size) : rcclx_arena_alloc(ptr, size);
+    return rcclx_result(s);
 }
 
 RCCLX_API(ncclResult_t, ncclMemFree, (void *ptr))
 {
-    return rcclx_result(rcclx_arena_free(ptr));
+    bool               on_gpu;
+    const rcclx_status s = rcclx_gpu_memory_free(ptr, &on_gpu);
+
+    return rcclx_result(on_gpu ? s : rcclx_arena_free(ptr));
 }
 
 /* --- registration -------------------------------------------------------------- */
@@ -35,6 +43,8 @@ static uint64_t mark_of(const rcclx_comm *c)
 
     return (spread | UINT64_C(1) << 63) & UINT64_C(0xffff000000000000);
 }
+
+enum { NOT_SHARED = -1, FIRST = 2 }; /* a handle's number is never 0 */
 
 static rcclx_status add(rcclx_comm *c, void *buff, size_t size, void **handle)
 {
@@ -47,7 +57,10 @@ static rcclx_status add(rcclx_comm *c, void *buff, size_t size, void **handle)
     if ((uintptr_t)buff + size < (uintptr_t)buff || (uintptr_t)buff + size >= UINT64_C(1) << 48)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: size %zu from %p on is more than memory can hold", c->rank, call, size,
                           buff);
-    *handle = (void *)(uintptr_t)((uintptr_t)buff | mark_of(c));
+    int reg = NOT_SHARED;
+    if (c->team.gpu)
+        RCCLX_TRY(rcclx_gpu_register(&c->team, buff, size, &reg));
+    *handle = (void *)(uintptr_t)((c->team.gpu ? (uintptr_t)(reg + FIRST) : (uintptr_t)buff) | mark_of(c));
     pthread_mutex_lock(&c->lock);
     c->registered++;
     pthread_mutex_unlock(&c->lock);
@@ -63,7 +76,7 @@ static rcclx_status take_away(rcclx_comm *c, void *handle)
     c->registered -= known;
     pthread_mutex_unlock(&c->lock);
     if (known)
-        return RCCLX_OK;
+        return c->team.gpu ? rcclx_gpu_deregister(&c->team, (int)((uintptr_t)handle & UINT64_C(0xffffffff)) - FIRST) : RCCLX_OK;
     return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: ncclCommDeregister: handle %p is none of this communicator's; pass what "
                       "ncclCommRegister gave, once", c->rank, handle);
 }

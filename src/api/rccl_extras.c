@@ -3,6 +3,8 @@
 #include "comm/comm.h"
 #include "rccl/rccl.h"
 
+#include <string.h>
+
 enum { NO_OP = -1 };
 
 RCCLX_API(ncclResult_t, ncclAllToAll, (const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
@@ -85,6 +87,27 @@ enum { NREPORTED = sizeof reported / sizeof reported[0] };
 /* The numbers of NCCL's protocols. */
 static const char *const protocols[] = { "LL", "LL128", "Simple" };
 
+static int index_of(const char *name)
+{
+    int i = 0;
+
+    while (rcclx_algos[i] && strcmp(rcclx_algos[i]->name, name))
+        i++;
+    return i;
+}
+
+static rcclx_status report_gpu(rcclx_comm *c, rcclx_kind kind, size_t nbytes, int *algo, int *protocol, int *channels)
+{
+    static const int number[] = { [RCCLX_PROTO_SIMPLE] = 2, [RCCLX_PROTO_LL] = 0, [RCCLX_PROTO_LL128] = 1 };
+    rcclx_gpu_choice choice;
+
+    RCCLX_TRY(rcclx_gpu_explain(&c->team, kind, nbytes, &choice));
+    *algo = index_of(choice.algo);
+    *protocol = number[choice.protocol];
+    *channels = choice.nlanes;
+    return RCCLX_OK;
+}
+
 static rcclx_status report(rcclx_comm *c, int coll, uint64_t count, int type, int *algo, int *protocol, int *channels)
 {
     static const char call[] = "rcclGetAlgoInfo";
@@ -99,6 +122,8 @@ static rcclx_status report(rcclx_comm *c, int coll, uint64_t count, int type, in
     const unsigned    facts  = RCCLX_FACT_APART | (c->team.cma ? RCCLX_FACT_CMA : 0);
     const rcclx_shape shape  = { reported[coll], c->nranks, c->rank, 0 };
     bool              unfit  = false;
+    if (c->team.gpu)
+        return report_gpu(c, reported[coll], nbytes, algo, protocol, channels);
     const rcclx_algo *a = rcclx_algo_choose(&shape, nbytes, facts, small, c->team.ordered, c->team.algo, &c->team.machine, &unfit);
 
     if (!a)

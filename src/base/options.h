@@ -54,8 +54,8 @@
     X(COMM_BLOCKING, "NCCL_COMM_BLOCKING", BOOL, "1", 0, 0, 0,                                           \
       "forces the blocking field of every communicator's configuration, when set")                       \
     /* What runs. */                                                                                     \
-    X(DEVICE, "RCCLX_DEVICE", ENUM("auto|host|cuda|hip"), "auto", 0, 0, 0,                               \
-      "where communicators live")                                                                        \
+    X(DEVICE, "RCCLX_DEVICE", ENUM("auto|host|cuda|hip|emu"), "auto", 0, 0, 0,                           \
+      "where communicators live: GPUs of CUDA or HIP, emulated ones, host memory; auto: what is there")  \
     X(ISA, "RCCLX_ISA", ENUM("auto|baseline|avx2|avx512|neon"), "auto", 0, 0, 0,                         \
       "vector instructions of the host's reductions")                                                    \
     X(ALGO, "NCCL_ALGO", STR, "", 0, 0, AGREE,                                                           \
@@ -92,6 +92,14 @@
       "largest message whose flags travel with the data")                                                \
     X(CHUNK_BYTES, "RCCLX_CHUNK_BYTES", SIZE, "256K", 4096, 1073741824, AGREE,                           \
       "piece that is staged at a time")                                                                  \
+    X(GPU_LL_BYTES, "RCCLX_LL_BYTES_GPU", SIZE, "0", 0, 2097152, AGREE,                                  \
+      "GPUs: largest message that goes by protocol LL; 0: by number of ranks")                           \
+    X(GPU_LL128_BYTES, "RCCLX_LL128_BYTES", SIZE, "0", 0, 7340032, AGREE,                                \
+      "GPUs: largest message that goes by protocol LL128; 0: by number of ranks")                        \
+    X(GPU_LANES, "RCCLX_GPU_LANES", INT, "0", 0, 64, AGREE,                                              \
+      "GPUs: most blocks an operation uses; 0: by size")                                                 \
+    X(GPU_THREADS, "RCCLX_GPU_THREADS", INT, "512", 64, 512, AGREE,                                      \
+      "GPUs: threads of a block, a multiple of 64 (emulated ones use 64 unless set)")                    \
     X(ARENA_BYTES, "RCCLX_ARENA_BYTES", SIZE, "256G", 1048576, INT64_C(70368744177664), 0,               \
       "address space reserved for memory from ncclMemAlloc; only what is used is taken")                 \
     /* Checks and tests. */                                                                              \

@@ -80,7 +80,8 @@ static rcclx_status close_handle(rcclx_comm *c, const char *call, const char *wo
         return RCCLX_FAIL(RCCLX_ARGUMENT, "%s: communicator %p was destroyed by another thread at the same time", call, handle);
     }
     rcclx_team_drain(&c->team);
-    RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d busId 0 - %s COMPLETE", handle, c->rank, c->nranks, c->device, word);
+    RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d busId %llx - %s COMPLETE", handle, c->rank, c->nranks, c->device,
+                   (unsigned long long)c->bus, word);
     rcclx_comm_release(c);
     rcclx_team_let_go(&c->team);
     return RCCLX_OK;

@@ -34,6 +34,7 @@ typedef struct rcclx_comm {
     void             *handle;
     struct rcclx_handle_entry *entry; /* handle.c */
     int               nranks, rank, device;
+    uint64_t          bus;      /* of the GPU, as log lines show it; 0: host */
     _Atomic uint32_t  state;    /* rcclx_comm_state; set-up may go on in a thread (non-blocking) */
     _Atomic int       pending;  /* splits that go on in a thread (non-blocking) */
     _Atomic uint32_t  closing;  /* destroy or abort has taken the handle back */
@@ -59,12 +60,19 @@ rcclx_status rcclx_unique_id_create(rcclx_unique_id *id);
 rcclx_status rcclx_unique_id_at(rcclx_unique_id *id, const char *host_port, const char *token_text);
 rcclx_status rcclx_unique_id_serve(const rcclx_unique_id *id);
 
+/* Where a rank lives. */
+typedef struct {
+    const rcclx_gpu *gpu;    /* NULL: host memory */
+    int              device; /* its number; on the host only shown */
+} rcclx_place;
+
 /* Collective over all ranks. Non-blocking configurations return AGAIN and go on in a thread;
  * *handle is set at once. Inside a group the work happens at its end. */
-rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *id, int rank, int device,
+rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *id, int rank, const rcclx_place *place,
                              const rcclx_comm_config *config);
-/* nranks ranks of this process; devices may be NULL. */
-rcclx_status rcclx_comm_init_all(void **handles, int nranks, const int *devices, const rcclx_comm_config *config);
+/* nranks ranks of this process, on devices[0..nranks), or, where that is NULL, on 0..nranks-1. */
+rcclx_status rcclx_comm_init_all(void **handles, int nranks, const rcclx_gpu *gpu, const int *devices,
+                                 const rcclx_comm_config *config);
 /* color < 0: take part, get no communicator (*handle NULL). config NULL: the parent's. A non-blocking
  * parent returns AGAIN; *handle is written before its async error turns to OK. */
 rcclx_status rcclx_comm_split(rcclx_comm *parent, int color, int key, void **handle, const rcclx_comm_config *config);
@@ -89,7 +97,7 @@ bool         rcclx_redop_get(rcclx_comm *c, int index, rcclx_type *type, uint64_
 /* --- looking ----------------------------------------------------------------- */
 
 void rcclx_comm_dump(FILE *out, rcclx_comm *c, bool json);
-/* Bytes of shared memory this rank's communicator has touched, and of what it allocated. */
+/* Bytes of shared memory this rank's communicator has touched, and of what it allocated, GPU memory too. */
 size_t rcclx_comm_bytes(const rcclx_comm *c);
 int  rcclx_comm_count(void); /* alive in this process */
 

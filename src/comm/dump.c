@@ -18,6 +18,8 @@ static const char *way_to(const rcclx_team *t, int r)
 {
     const rcclx_peer *p = &t->peer[r];
 
+    if (t->gpu)
+        return r == t->rank ? "self" : p->local ? "pointer, GPU" : "window, GPU";
     return r == t->rank ? "self" : p->local ? "pointer" : p->arena && p->cma ? "arena, cma" : p->arena ? "arena" : p->cma ? "cma"
          : "scratch";
 }
@@ -35,10 +37,16 @@ size_t rcclx_comm_bytes(const rcclx_comm *c)
     static const size_t most = (size_t)RCCLX_MAX_RANKS * 32 << 20;
     const rcclx_segment *s = &c->team.segment;
     unsigned char seen[1024];
-    size_t pages = 0;
+    size_t pages = 0, on_gpu = 0;
+    rcclx_gpu_report gpu;
+
+    if (c->team.gpu) {
+        rcclx_gpu_describe((rcclx_team *)(uintptr_t)&c->team, &gpu);
+        on_gpu = gpu.nbytes;
+    }
 
     if (!s->head || !s->area_bytes || s->area_bytes > most)
-        return sizeof(*c);
+        return sizeof(*c) + on_gpu;
     /* pages of this rank's area that exist */
     char *area = (char *)rcclx_segment_area(s, c->rank);
     for (size_t at = 0; at < s->area_bytes; at += sizeof(seen) * STEP) {
@@ -48,7 +56,36 @@ size_t rcclx_comm_bytes(const rcclx_comm *c)
         for (size_t i = 0; i < n / STEP; i++)
             pages += seen[i] & 1;
     }
-    return sizeof(*c) + pages * STEP;
+    return sizeof(*c) + on_gpu + pages * STEP;
+}
+
+static void device_json(rcclx_json *j, rcclx_comm *c)
+{
+    rcclx_gpu_report r;
+
+    rcclx_gpu_describe(&c->team, &r);
+    rcclx_json_object_open(j, "gpu");
+    rcclx_json_int(j, "device", c->device);
+    rcclx_json_string(j, "name", r.name);
+    rcclx_json_string(j, "pci", r.pci);
+    rcclx_json_int(j, "bytes", (int64_t)r.nbytes);
+    rcclx_json_int(j, "window_bytes", (int64_t)r.window_bytes);
+    rcclx_json_int(j, "registered", r.registered);
+    rcclx_json_int(j, "lanes", r.lanes);
+    rcclx_json_int(j, "threads", r.threads);
+    rcclx_json_int(j, "turn", r.turn);
+    rcclx_json_object_close(j);
+}
+
+static void device_text(FILE *out, rcclx_comm *c)
+{
+    rcclx_gpu_report r;
+
+    rcclx_gpu_describe(&c->team, &r);
+    fprintf(out, "  %s device %d: %s at %s, %zu bytes of its memory (window %zu), %d buffers registered\n", c->team.driver->name,
+            c->device, r.name, r.pci, r.nbytes, r.window_bytes, r.registered);
+    fprintf(out, "  at most %d blocks of %d threads an operation; the last collective handed to it was number %u\n", r.lanes, r.threads,
+            r.turn);
 }
 
 static void dump_json(FILE *out, rcclx_comm *c)
@@ -61,7 +98,7 @@ static void dump_json(FILE *out, rcclx_comm *c)
     rcclx_json_int(&j, "rank", c->rank);
     rcclx_json_int(&j, "ranks", c->nranks);
     rcclx_json_string(&j, "name", c->config.commName);
-    rcclx_json_string(&j, "device", "host");
+    rcclx_json_string(&j, "device", t->driver ? t->driver->name : "host");
     rcclx_json_string(&j, "state", state_name(c));
     if (atomic_load(&t->broken))
         rcclx_json_string(&j, "cause", t->cause);
@@ -72,6 +109,8 @@ static void dump_json(FILE *out, rcclx_comm *c)
         rcclx_json_bool(&j, "cma", t->cma);
         rcclx_json_string(&j, "forced", t->algo);
         rcclx_json_int(&j, "collectives", (int64_t)t->seq);
+        if (t->gpu)
+            device_json(&j, c);
         rcclx_json_object_open(&j, "calls");
         for (int k = 0; k < RCCLX_KIND_COUNT; k++)
             rcclx_json_int(&j, rcclx_kind_name((rcclx_kind)k), (int64_t)t->ops[k]);
@@ -99,12 +138,15 @@ void rcclx_comm_dump(FILE *out, rcclx_comm *c, bool json)
         dump_json(out, c);
         return;
     }
-    fprintf(out, "communicator %p %s: rank %d of %d, host, %s\n", c->handle, c->config.commName, c->rank, c->nranks, state_name(c));
+    fprintf(out, "communicator %p %s: rank %d of %d, %s, %s\n", c->handle, c->config.commName, c->rank, c->nranks,
+            t->driver ? t->driver->name : "host", state_name(c));
     if (atomic_load(&t->broken))
         fprintf(out, "  first cause: %s\n", t->cause);
     fprintf(out, "  memory touched: %zu bytes\n", rcclx_comm_bytes(c));
     if (atomic_load(&c->state) != RCCLX_COMM_READY)
         return;
+    if (t->gpu)
+        device_text(out, c);
     fprintf(out, "  %d cores for its ranks%s; cross-memory attach %s; algorithms forced: %s\n", t->machine.ncores,
             t->crowded ? " (crowded)" : "", t->cma ? "yes" : "no", *t->algo ? t->algo : "none");
     fprintf(out, "  calls:");

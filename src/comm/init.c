@@ -3,6 +3,7 @@
  *   meet      all ranks at the root: who is who, memory handles
  *   map       the segment, the arenas of the other processes
  *   try       can the kernel copy from every other process?
+ *   device    on GPUs: all say which; the same kind? share memory, load kernels
  *   READY     said in my area; wait until all have said so (bounded; deaths are seen)
  *   agree     take rank 0's settings, combine what all can do
  *
@@ -109,6 +110,13 @@ static void decide(rcclx_agreed *a, int nranks)
     a->arenas = !apart;
     a->ordered = (int32_t)rcclx_option_int(RCCLX_OPT_ORDERED);
     a->slot_max = protocol_left(rcclx_option_str(RCCLX_OPT_PROTO), "LL") ? (uint64_t)rcclx_option_int(RCCLX_OPT_LL_BYTES) : 0;
+    a->protos = protocol_left(rcclx_option_str(RCCLX_OPT_PROTO), "Simple") << RCCLX_PROTO_SIMPLE |
+                protocol_left(rcclx_option_str(RCCLX_OPT_PROTO), "LL") << RCCLX_PROTO_LL |
+                protocol_left(rcclx_option_str(RCCLX_OPT_PROTO), "LL128") << RCCLX_PROTO_LL128;
+    a->gpu_ll = (uint64_t)rcclx_option_int(RCCLX_OPT_GPU_LL_BYTES);
+    a->gpu_ll128 = (uint64_t)rcclx_option_int(RCCLX_OPT_GPU_LL128_BYTES);
+    a->gpu_lanes = (int32_t)rcclx_option_int(RCCLX_OPT_GPU_LANES);
+    a->gpu_threads = rcclx_option_is_set(RCCLX_OPT_GPU_THREADS) ? (int32_t)rcclx_option_int(RCCLX_OPT_GPU_THREADS) : 0;
     a->chunk = (uint64_t)rcclx_option_int(RCCLX_OPT_CHUNK_BYTES);
     const int64_t stream = rcclx_option_int(RCCLX_OPT_STREAM_BYTES);
     a->cache_bytes = stream ? (uint64_t)stream : m.cache_bytes;
@@ -193,26 +201,35 @@ static void agree(rcclx_comm *c)
         warn_of_difference(c, a->options);
 }
 
-/* Wait until every rank is READY, or was: it may have met a failure already, which
- * the first operation tells. Name those that are not. */
-static rcclx_status all_ready(rcclx_comm *c, uint64_t began, double timeout)
+static bool is_ready(const rcclx_area *a)
+{
+    return atomic_load_explicit(&a->ident.state, memory_order_acquire) >= RCCLX_RANK_READY;
+}
+
+static bool has_device(const rcclx_area *a)
+{
+    return atomic_load_explicit(&a->device.here, memory_order_acquire);
+}
+
+/* Wait until every rank has come so far, or was: it may have met a failure already, which
+ * the first operation tells. Name those that have not. */
+static rcclx_status await_all(rcclx_comm *c, uint64_t began, double timeout, bool (*come)(const rcclx_area *a))
 {
     rcclx_team *t = &c->team;
     int ms = 0;
 
     for (int r = 0; r < t->nranks;) {
         const rcclx_ident *id = &t->area[r]->ident;
-        const uint32_t state = atomic_load_explicit(&id->state, memory_order_acquire);
-        if (state >= RCCLX_RANK_READY) {
+        if (come(t->area[r])) {
             r++;
             ms = 0;
             continue;
         }
-        if (state == RCCLX_RANK_UNFIT)
+        if (atomic_load_explicit(&id->state, memory_order_acquire) == RCCLX_RANK_UNFIT)
             return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d failed: %.700s", c->rank, c->nranks, r, id->text);
         if (atomic_load(&t->aborted))
             return RCCLX_ABORTED;
-        if (rcclx_life_dead(t->peer[r].life) && atomic_load(&id->state) < RCCLX_RANK_READY)
+        if (rcclx_life_dead(t->peer[r].life) && !come(t->area[r]))
             return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d (pid %d) has ended", c->rank, c->nranks, r,
                               t->peer[r].pid);
         if (seconds_since(began) > timeout)
@@ -228,9 +245,66 @@ static rcclx_status all_ready(rcclx_comm *c, uint64_t began, double timeout)
     return RCCLX_OK;
 }
 
+/* --- devices ---------------------------------------------------------------------------- */
+
+static rcclx_status say_device(rcclx_comm *c)
+{
+    rcclx_team *t = &c->team;
+    rcclx_gpu_ident *me = &t->area[t->rank]->device;
+    rcclx_gpu_info info = { .sms = 0 };
+
+    if (t->driver)
+        RCCLX_TRY(t->driver->info(t->device, &info));
+    me->kind = t->driver ? (int32_t)t->driver->kind + 1 : 0;
+    me->device = t->device;
+    me->sms = info.sms;
+    me->most = c->config.maxCTAs;
+    me->least = c->config.minCTAs;
+    snprintf(me->pci, sizeof(me->pci), "%s", info.pci);
+    c->bus = rcclx_gpu_bus(info.pci);
+    atomic_store_explicit(&me->here, 1, memory_order_release);
+    return RCCLX_OK;
+}
+
+/* All ranks come to the same result. */
+static rcclx_status check_devices(const rcclx_team *t)
+{
+    static const char *const kinds[] = { "host memory", "cuda", "hip", "emu" };
+    static const char *const brands[] = { "host", "CUDA", "HIP", "emulated" };
+    const rcclx_gpu_ident *first = &t->area[0]->device;
+
+    for (int r = 1; r < t->nranks; r++)
+        if (t->area[r]->device.kind != first->kind)
+            return RCCLX_FAIL(RCCLX_USAGE, "rank %d of %d: init: rank 0 is on %s and rank %d on %s; all ranks of a communicator live in "
+                              "one kind of memory: set RCCLX_DEVICE alike", t->rank, t->nranks, kinds[first->kind & 3], r,
+                              kinds[t->area[r]->device.kind & 3]);
+    if (t->nranks > RCCLX_GPU_RANKS)
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: a communicator has at most %d ranks on GPUs in this version; use "
+                          "fewer, or RCCLX_DEVICE=host", t->rank, t->nranks, RCCLX_GPU_RANKS);
+    for (int r = 1; r < t->nranks; r++)
+        for (int k = 0; k < r; k++)
+            if (t->area[r]->ident.key != t->area[k]->ident.key && !strcmp(t->area[r]->device.pci, t->area[k]->device.pci))
+                return RCCLX_FAIL(RCCLX_USAGE, "Duplicate GPU detected : rank %d and rank %d both on %s device %llx; give every process "
+                                  "a device of its own", k, r, brands[first->kind & 3],
+                                  (unsigned long long)rcclx_gpu_bus(t->area[r]->device.pci));
+    return RCCLX_OK;
+}
+
+static rcclx_status open_device(rcclx_comm *c, const uint64_t token[2], uint64_t began)
+{
+    const double timeout = rcclx_option_real(RCCLX_OPT_INIT_TIMEOUT);
+
+    RCCLX_TRY(say_device(c));
+    if (!c->team.driver)
+        return RCCLX_OK;
+    RCCLX_TRY(await_all(c, began, timeout, has_device));
+    RCCLX_TRY(check_devices(&c->team));
+    return rcclx_gpu_team_create(&c->team, token, timeout);
+}
+
 /* --- the whole ------------------------------------------------------------------------ */
 
-static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m)
+static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m, uint64_t began)
 {
     rcclx_team *t = &c->team;
 
@@ -251,7 +325,8 @@ static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m)
     atomic_store(&me->reach, reach_peers(c, m));
     if (t->rank == 0)
         decide(&t->segment.head->agreed, t->nranks);
-    return rcclx_team_start(t);
+    RCCLX_TRY(rcclx_team_start(t));
+    return open_device(c, m->token, began);
 }
 
 static rcclx_status meet_and_attach(job *j)
@@ -269,7 +344,7 @@ static rcclx_status meet_and_attach(job *j)
     if (j->serve)
         RCCLX_TRY(rcclx_unique_id_serve(&j->id));
     RCCLX_TRY(rcclx_meet(&j->id, c->nranks, &me, timeout, &c->team.aborted, &m));
-    rcclx_status s = attach(c, &m);
+    rcclx_status s = attach(c, &m, j->began);
     if (c->team.segment.head) {
         rcclx_ident *id = &c->team.area[c->rank]->ident;
         if (s != RCCLX_OK) {
@@ -281,14 +356,14 @@ static rcclx_status meet_and_attach(job *j)
     }
     rcclx_meeting_fini(&m);
     if (s == RCCLX_OK)
-        s = all_ready(c, j->began, timeout);
+        s = await_all(c, j->began, timeout, is_ready);
     if (s == RCCLX_OK)
         s = same_start(&c->team);
-    if (s == RCCLX_OK) {
-        agree(c);
-        rcclx_segment_fault_in(&c->team.segment);
-    }
-    return s;
+    if (s != RCCLX_OK)
+        return s;
+    agree(c);
+    rcclx_segment_fault_in(&c->team.segment);
+    return c->team.gpu ? rcclx_gpu_team_agree(&c->team, &c->team.segment.head->agreed) : RCCLX_OK;
 }
 
 /* The handle and the table's hold, unless somebody has destroyed it meanwhile. The
@@ -300,18 +375,22 @@ static void take_back(job *j)
         rcclx_team_let_go(&j->comm->team);
 }
 
+static void tell(const rcclx_comm *c, uint64_t id, const char *word)
+{
+    RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %llx commId 0x%llx - Init %s", c->handle, c->rank,
+                   c->nranks, c->device, c->device, (unsigned long long)c->bus, (unsigned long long)id, word);
+}
+
 static rcclx_status run(void *arg)
 {
     job *j = arg;
     rcclx_comm *c = j->comm;
 
     rcclx_log_device(c->device);
-    RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId 0 commId 0x%llx - Init START", c->handle, c->rank,
-                   c->nranks, c->device, c->device, (unsigned long long)0);
+    tell(c, 0, "START");
     const rcclx_status s = meet_and_attach(j);
     if (s == RCCLX_OK) {
-        RCCLX_INFO_LOG(INIT, "comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId 0 commId 0x%llx - Init COMPLETE", c->handle,
-                       c->rank, c->nranks, c->device, c->device, (unsigned long long)c->team.id);
+        tell(c, c->team.id, "COMPLETE");
         RCCLX_INFO_LOG(INIT, "Init timings - rank %d nranks %d total %.4f", c->rank, c->nranks, seconds_since(j->began));
         atomic_store_explicit(&c->state, RCCLX_COMM_READY, memory_order_release);
     } else {
@@ -358,7 +437,7 @@ static rcclx_status start_thread(job *j)
     return e ? run(j) : RCCLX_AGAIN;
 }
 
-rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *id, int rank, int device,
+rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *id, int rank, const rcclx_place *place,
                              const rcclx_comm_config *config)
 {
     const char *at = rcclx_option_str(RCCLX_OPT_COMM_ID);
@@ -372,8 +451,9 @@ rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *i
         rcclx_mem_free(j);
         return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for a communicator", rank);
     }
-    *c = (rcclx_comm){ .nranks = nranks, .rank = rank, .device = device, .config = *config, .state = RCCLX_COMM_INIT };
+    *c = (rcclx_comm){ .nranks = nranks, .rank = rank, .device = place->device, .config = *config, .state = RCCLX_COMM_INIT };
     c->team.last = undo;
+    c->team.driver = place->gpu;
     c->team.holders = 2; /* the table's and the set-up's */
     pthread_mutex_init(&c->lock, NULL);
     *j = (job){ .comm = c, .handle = handle, .id = *id, .began = rcclx_clock_ns() };
@@ -404,7 +484,7 @@ rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *i
     return s;
 }
 
-rcclx_status rcclx_comm_init_all(void **handles, int nranks, const int *devices, const rcclx_comm_config *config)
+rcclx_status rcclx_comm_init_all(void **handles, int nranks, const rcclx_gpu *gpu, const int *devices, const rcclx_comm_config *config)
 {
     rcclx_unique_id id;
     rcclx_comm_config blocking = *config;
@@ -414,9 +494,10 @@ rcclx_status rcclx_comm_init_all(void **handles, int nranks, const int *devices,
     RCCLX_TRY(rcclx_group_start());
     rcclx_status s = RCCLX_OK;
     for (int r = 0; r < nranks; r++) {
+        const rcclx_place place = { gpu, devices ? devices[r] : r };
         handles[r] = NULL;
         if (s == RCCLX_OK)
-            s = rcclx_comm_init(&handles[r], nranks, &id, r, devices ? devices[r] : r, &blocking);
+            s = rcclx_comm_init(&handles[r], nranks, &id, r, &place, &blocking);
     }
     if (s != RCCLX_OK)
         rcclx_group_fail(s);

@@ -31,7 +31,7 @@ uint32_t rcclx_history(uint32_t before, uint32_t sig, uint64_t count)
     return (uint32_t)(h >> 32);
 }
 
-static void words(uint32_t sig, uint64_t count, char *text, size_t n)
+void rcclx_call_words(uint32_t sig, uint64_t count, char *text, size_t n)
 {
     const rcclx_kind kind = (rcclx_kind)(sig & 15);
     int at = snprintf(text, n, "%s of ", rcclx_kind_name(kind));
@@ -48,7 +48,7 @@ static void words(uint32_t sig, uint64_t count, char *text, size_t n)
 void rcclx_task_words(const rcclx_task *t, char *text, size_t nbytes)
 {
     if (t->op.kind < RCCLX_COLL_COUNT) {
-        words(rcclx_signature(&t->op), t->op.count, text, nbytes);
+        rcclx_call_words(rcclx_signature(&t->op), t->op.count, text, nbytes);
         const size_t at = strlen(text);
         snprintf(text + at, nbytes - at, " (collective number %llu)", (unsigned long long)t->op.team->seq);
     } else {
@@ -79,8 +79,8 @@ rcclx_status rcclx_mismatch(rcclx_team *t, int r, uint64_t seq)
 
     if (at) {
         const rcclx_header *m = rcclx_header_of(t, t->rank, at), *h = rcclx_header_of(t, r, at);
-        words(m->sig, m->count, mine, sizeof(mine));
-        words(h->sig, h->count, theirs, sizeof(theirs));
+        rcclx_call_words(m->sig, m->count, mine, sizeof(mine));
+        rcclx_call_words(h->sig, h->count, theirs, sizeof(theirs));
     }
     snprintf(text, sizeof(text), "collective number %llu%s: rank %d calls %s, but rank %d calls %s; all ranks must make the same "
              "calls in the same order with the same count, type, operator and root", (unsigned long long)(at ? at : seq),

@@ -29,7 +29,7 @@ enum { NEW, CREDIT, PUBLISH, OPEN, RUN };
 enum { CLAIM_BYTES = 1024 };
 
 /* Bytes of the buffers a rank passes to a collective. */
-static size_t in_bytes_of(const rcclx_op *op, int nranks, int rank)
+size_t rcclx_op_in_bytes(const rcclx_op *op, int nranks, int rank)
 {
     const size_t each = op->count * rcclx_type_size(op->type);
 
@@ -42,7 +42,7 @@ static size_t in_bytes_of(const rcclx_op *op, int nranks, int rank)
     }
 }
 
-static size_t out_bytes_of(const rcclx_op *op, int nranks, int rank)
+size_t rcclx_op_out_bytes(const rcclx_op *op, int nranks, int rank)
 {
     const size_t each = op->count * rcclx_type_size(op->type);
 
@@ -234,8 +234,8 @@ static void begin(rcclx_task *task)
         v->rcounts = op->rcounts;
         v->rdispls = op->rdispls;
     } else {
-        run->in_bytes = in_bytes_of(op, t->nranks, t->rank);
-        run->out_bytes = out_bytes_of(op, t->nranks, t->rank);
+        run->in_bytes = rcclx_op_in_bytes(op, t->nranks, t->rank);
+        run->out_bytes = rcclx_op_out_bytes(op, t->nranks, t->rank);
     }
     rcclx_team_now(t, RCCLX_NOW(op->kind, op->root, task->grouped));
 }

@@ -2,6 +2,7 @@
 #define RCCLX_EXEC_EXEC_H
 
 #include "algo/algo.h"
+#include "device/gpu.h"
 #include "device/types.h"
 #include "plan/plan.h"
 #include "transport/transport.h"
@@ -20,6 +21,7 @@
 
 typedef struct rcclx_runner rcclx_runner; /* coll.c: the collective in progress */
 typedef struct rcclx_stream rcclx_stream;
+typedef struct rcclx_gpu_team rcclx_gpu_team; /* gpu_team.h */
 
 typedef struct rcclx_team {
     int           nranks, rank;
@@ -35,7 +37,9 @@ typedef struct rcclx_team {
                                                the buffers are; bytes a round of staging */
     double        timeout, warn_after;      /* seconds; 0: never */
     int64_t       spin_ns;
-    int           device;                   /* shown in the log */
+    int           device;                   /* the GPU's number; else shown in the log */
+    const rcclx_gpu *driver;                /* of this rank's GPU; NULL: host memory */
+    rcclx_gpu_team  *gpu;                   /* NULL: host memory */
     uint64_t      id;                       /* shown in the log: the communicator's hash */
 
     _Atomic int   holders;                  /* calls, groups and streams that have the team in hand */
@@ -126,6 +130,49 @@ rcclx_status rcclx_stream_query(void *handle);       /* AGAIN: work left */
 rcclx_status rcclx_stream_synchronize(void *handle); /* first failure of its operations since the last call */
 rcclx_status rcclx_stream_destroy(void *handle);     /* after its work */
 bool         rcclx_stream_known(const void *handle);
+
+/* --- GPUs (gpu_*.c) -------------------------------------------------------- */
+
+/* The GPUs that a word ("cuda"; NULL or "auto": RCCLX_DEVICE) stands for; *gpu NULL: host memory.
+ * ARGUMENT: no such word; USAGE: there are none, and the text says why. `call` and `rank` are for texts. */
+rcclx_status rcclx_gpu_choose(const char *call, int rank, const char *word, const rcclx_gpu **gpu);
+
+/* Set-up: create after rcclx_team_start, when every rank has said what its device is; agree when all
+ * settings are known. destroy is local and takes half-made ones. */
+rcclx_status rcclx_gpu_team_create(rcclx_team *t, const uint64_t token[2], double timeout);
+rcclx_status rcclx_gpu_team_agree(rcclx_team *t, const rcclx_agreed *a);
+void         rcclx_gpu_team_destroy(rcclx_team *t);
+void         rcclx_gpu_team_abort(rcclx_team *t);  /* kernels leave */
+void         rcclx_gpu_team_drain(rcclx_team *t);  /* what was handed to the GPU has run, or will not */
+rcclx_status rcclx_gpu_team_poll(rcclx_team *t);   /* what kernels have reported */
+
+/* May the GPU use this buffer? ARGUMENT with a text. */
+rcclx_status rcclx_gpu_buffer_check(const rcclx_team *t, const char *call, const char *what, const void *p, size_t nbytes);
+
+/* A buffer that peers may reach in place from soon on; waits a moment for them. *reg -1: it cannot be
+ * shared, and operations on it are staged (the log says why). */
+rcclx_status rcclx_gpu_register(rcclx_team *t, const void *p, size_t nbytes, int *reg);
+rcclx_status rcclx_gpu_deregister(rcclx_team *t, int reg);
+
+/* ncclMemAlloc on the current device. free: *mine is false for memory that is none of these. */
+rcclx_status rcclx_gpu_memory_alloc(const rcclx_gpu *gpu, void **p, size_t nbytes);
+rcclx_status rcclx_gpu_memory_free(void *p, bool *mine);
+
+/* For reports: bytes of memory it holds, the last collective, which plan would run. */
+typedef struct {
+    const char *algo;
+    int         protocol, nlanes;      /* rcclx_proto */
+} rcclx_gpu_choice;
+typedef struct {
+    char     name[96], pci[24];
+    size_t   nbytes, window_bytes;
+    int      lanes, threads, registered;
+    uint32_t turn;                     /* of the last collective handed to the GPU */
+} rcclx_gpu_report;
+rcclx_status rcclx_gpu_explain(rcclx_team *t, rcclx_kind kind, size_t nbytes, rcclx_gpu_choice *c);
+void         rcclx_gpu_describe(rcclx_team *t, rcclx_gpu_report *r);
+/* The number in NCCL's log lines of "0000:1b:00.0": 0x1b000. */
+uint64_t     rcclx_gpu_bus(const char *pci);
 
 /* --- the machine --------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include "exec/task.h"
 
 #include "exec/batch.h"
+#include "exec/gpu_team.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -214,7 +215,7 @@ static rcclx_batch *batch_of(const rcclx_task *tasks, int n, const void *stream)
     size_t mine = 0, tables = 0;
 
     for (int i = 0; i < n; i++)
-        if (tasks[i].op.stream == stream)
+        if (tasks[i].op.stream == stream && !tasks[i].op.team->gpu)
             mine++, tables += table_bytes(&tasks[i].op);
     rcclx_batch *b = rcclx_mem_alloc(sizeof(*b) + mine * (sizeof(rcclx_task) + sizeof(rcclx_task *) + sizeof(rcclx_turn)) + tables);
     if (!b)
@@ -224,7 +225,7 @@ static rcclx_batch *batch_of(const rcclx_task *tasks, int n, const void *stream)
     b->turns = (rcclx_turn *)(b->left + mine);
     size_t *table = (size_t *)(b->turns + mine);
     for (int i = 0; i < n; i++) {
-        if (tasks[i].op.stream != stream)
+        if (tasks[i].op.stream != stream || tasks[i].op.team->gpu)
             continue;
         rcclx_task *t = &b->tasks[b->ntasks];
         *t = tasks[i];
@@ -267,19 +268,45 @@ static void one_stream_a_team(rcclx_task *tasks, int n)
             }
 }
 
+/* The operations of each team on a GPU, in order, to its stream. */
+static int post_to_gpus(rcclx_task *tasks, int n, rcclx_status *first)
+{
+    int nposted = 0;
+
+    for (int i = 0; i < n; i++) {
+        rcclx_team *team = tasks[i].op.team;
+        rcclx_task *last = &tasks[i];
+        if (!team->gpu || tasks[i].state)
+            continue;
+        for (int k = i + 1; k < n; k++)
+            if (tasks[k].op.team == team) {
+                tasks[k].state = 1; /* linked */
+                last = last->next = &tasks[k];
+                nposted++;
+            }
+        nposted++;
+        const rcclx_status s = rcclx_gpu_post(team, &tasks[i], tasks[i].op.stream);
+        if (s != RCCLX_OK && *first == RCCLX_OK)
+            *first = s;
+    }
+    return nposted;
+}
+
 static rcclx_status post_all(rcclx_task *tasks, int n)
 {
     rcclx_status first = RCCLX_OK;
 
+    if (post_to_gpus(tasks, n, &first) == n)
+        return first;
     if (n <= 4096)
         one_stream_a_team(tasks, n);
     /* streams first: their workers run while this thread does what has none */
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < n; i++) {
             void *stream = tasks[i].op.stream;
-            bool seen = (stream == NULL) != (pass == 1);
+            bool seen = (stream == NULL) != (pass == 1) || tasks[i].op.team->gpu;
             for (int k = 0; !seen && k < i; k++)
-                seen = tasks[k].op.stream == stream;
+                seen = tasks[k].op.stream == stream && !tasks[k].op.team->gpu;
             const rcclx_status s = seen ? RCCLX_OK : post_batch(tasks, n, stream);
             if (s != RCCLX_OK && first == RCCLX_OK)
                 first = s;
@@ -315,6 +342,8 @@ rcclx_status rcclx_op_post(const rcclx_op *op)
         return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s to itself outside a group can never meet its other half; put ncclSend and "
                           "ncclRecv in one group", team->rank, rcclx_kind_name(op->kind));
     rcclx_task task = { .op = *op };
+    if (team->gpu)
+        return rcclx_gpu_post(team, &task, op->stream);
     if (op->stream)
         return post_batch(&task, 1, op->stream);
     rcclx_turn_wait(team, rcclx_turn_take(team));

@@ -33,6 +33,8 @@ struct rcclx_runner {
 /* agree.c: do all ranks call the same? */
 uint32_t          rcclx_signature(const rcclx_op *op);
 uint32_t          rcclx_history(uint32_t before, uint32_t sig, uint64_t count);
+/* "AllReduce of 1024 float sum": a signature and a count in words. */
+void              rcclx_call_words(uint32_t sig, uint64_t count, char *text, size_t nbytes);
 /* Rank r's calls differ from this rank's, in collective number seq or before: say where and break the team. */
 rcclx_status      rcclx_mismatch(rcclx_team *t, int r, uint64_t seq);
 
@@ -42,6 +44,9 @@ static inline rcclx_header *rcclx_header_of(const rcclx_team *t, int rank, uint6
 }
 
 /* coll.c */
+/* Bytes of the buffers a rank passes to a collective (not all-to-all-v). */
+size_t            rcclx_op_in_bytes(const rcclx_op *op, int nranks, int rank);
+size_t            rcclx_op_out_bytes(const rcclx_op *op, int nranks, int rank);
 rcclx_status      rcclx_runner_create(rcclx_team *t);
 void              rcclx_runner_destroy(rcclx_team *t);
 

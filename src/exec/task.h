@@ -11,6 +11,7 @@ typedef struct rcclx_task {
     uint64_t     index;    /* point-to-point: the how-manieth message of its pair */
     uint64_t     moved;    /* grows with every progress: bytes through the pipe, steps done */
     size_t      *tables;   /* of an all-to-all-v kept in a group; owned */
+    struct rcclx_task *next; /* on a GPU: the next of its team in the group */
     uint8_t      state;    /* of the kind's own state machine; 0: not begun */
     bool         grouped;  /* other operations run beside it */
     bool         warned;   /* the long wait was logged */

@@ -42,6 +42,8 @@ static rcclx_status keep(rcclx_team *t, rcclx_status s, const char *text, int or
     s = (rcclx_status)atomic_load(&t->broken);
     pthread_mutex_unlock(&t->cause_lock);
     rcclx_last_error_set(t->cause);
+    if (t->gpu)
+        rcclx_gpu_team_abort(t);
     if (first) {
         rcclx_alert(__FILE__, __LINE__, "%s", t->cause);
         tell(t, RCCLX_RANK_FAILED, s, t->cause, origin);
@@ -89,6 +91,8 @@ void rcclx_team_abort(rcclx_team *t)
     char text[64];
 
     atomic_store(&t->aborted, 1);
+    if (t->gpu)
+        rcclx_gpu_team_abort(t);
     snprintf(text, sizeof(text), "rank %d aborted its communicator", t->rank);
     if (t->segment.head)
         tell(t, RCCLX_RANK_FAILED, RCCLX_ABORTED, text, t->rank);
@@ -109,6 +113,8 @@ rcclx_status rcclx_team_poll(rcclx_team *t)
     rcclx_status s = rcclx_team_broken(t);
     char text[RCCLX_ERROR_TEXT];
 
+    if (s == RCCLX_OK && t->gpu)
+        s = rcclx_gpu_team_poll(t);
     for (int r = 0; s == RCCLX_OK && r < t->nranks; r++) {
         const rcclx_ident *id = &t->area[r]->ident;
         const uint32_t state = atomic_load_explicit(&id->state, memory_order_acquire);
@@ -173,11 +179,14 @@ void rcclx_team_drain(rcclx_team *t)
             return;
         nanosleep(&nap, NULL);
     }
+    if (t->gpu)
+        rcclx_gpu_team_drain(t);
 }
 
 void rcclx_team_stop(rcclx_team *t)
 {
     if (t->segment.head && t->runner && !atomic_load(&t->broken) && !atomic_load(&t->aborted))
         tell(t, RCCLX_RANK_CLOSED, RCCLX_OK, "", t->rank);
+    rcclx_gpu_team_destroy(t);
     rcclx_runner_destroy(t);
 }

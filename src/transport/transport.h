@@ -67,6 +67,7 @@ enum {
     RCCLX_FIFO_BYTES = 4096,      /* data a message carries with it; larger ones are fetched */
     RCCLX_PIPE_BYTES = 128 << 10, /* one of the two halves of a pair's pipe, for buffers nobody can reach */
     RCCLX_ERROR_TEXT = 1024,
+    RCCLX_NCALLS     = 64,        /* calls of a rank on a GPU that stay on record */
     RCCLX_GPU_RANKS  = 16,        /* with a GPU each, that share memory */
     RCCLX_GPU_SHARED = 1024,      /* allocations of a rank that peers have mapped */
 };
@@ -154,8 +155,25 @@ typedef struct {
     _Alignas(64) _Atomic uint32_t answer[RCCLX_GPU_RANKS][RCCLX_GPU_SHARED]; /* likewise of its buffers: generation << 2 | answer */
 } rcclx_window_area;
 
+/* A call a rank has handed to its GPU, for the texts of whoever asks. */
+typedef struct {
+    _Atomic uint64_t hash, count;
+    _Atomic uint32_t turn, sig; /* sig: kind, type, operator, root */
+} rcclx_gpu_call;
+
+/* What a rank says about its device. `here` is stored last; the second half later, and again and again. */
+typedef struct {
+    _Alignas(64) _Atomic uint32_t here;
+    int32_t kind, device;      /* rcclx_gpu_kind + 1, 0: host memory; the device's number in its process */
+    int32_t sms, most, least;  /* multiprocessors; blocks that its configuration allows, and asks for */
+    char    pci[24];
+    _Alignas(64) _Atomic uint32_t posted, started, finished; /* turns: the host's, and its kernels' when last looked at */
+    rcclx_gpu_call call[RCCLX_NCALLS];
+} rcclx_gpu_ident;
+
 typedef struct {
     rcclx_ident   ident;
+    rcclx_gpu_ident device;
     rcclx_counter done;                       /* last operation finished */
     rcclx_counter lane[RCCLX_NLANES];         /* operation << 32 | piece << 10 | phase */
     rcclx_counter taken[RCCLX_MAX_RANKS];     /* messages taken from each rank */
@@ -164,6 +182,7 @@ typedef struct {
     _Alignas(64) uint64_t table[2][RCCLX_MAX_RANKS][2]; /* all-to-all-v: offset and bytes for each peer */
     _Alignas(4096) unsigned char slot[RCCLX_NSLOTS][RCCLX_SLOT_BYTES];
     _Alignas(4096) unsigned char scratch[RCCLX_NLANES][RCCLX_LANE_BYTES];
+    rcclx_window_area gpu;
     rcclx_fifo    fifo[];                     /* one a destination rank */
 } rcclx_area;
 
@@ -171,6 +190,8 @@ typedef struct {
 typedef struct {
     int32_t  cma, arenas, ordered; /* cma: 0 never, 1 wherever the kernel allows; arenas: 0 stage instead */
     uint64_t slot_max, chunk, cache_bytes;
+    int32_t  gpu_threads, gpu_lanes, protos; /* of a block, 0: by device; most blocks, 0: by size; bit a rcclx_proto */
+    uint64_t gpu_ll, gpu_ll128;              /* bytes up to which these protocols run; 0: by ranks */
     char     algo[256];
     char     options[2048];   /* its settings that must agree, as text */
 } rcclx_agreed;
@@ -181,7 +202,6 @@ typedef struct {
     uint32_t nranks, version;
     uint64_t token[2];
     uint64_t area_bytes;
-    rcclx_window_area gpu;
     _Alignas(64) _Atomic uint32_t failed;   /* number of ranks whose state is FAILED or CLOSED early */
     _Atomic uint32_t sleepers, bell;        /* futex: who sleeps wakes when anyone rings */
     _Alignas(64) rcclx_agreed agreed;       /* rank 0's */

@@ -6,6 +6,7 @@
 #include "nccl.h"
 #include "rcclx.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/option.h"
 
@@ -153,19 +154,15 @@ TEST(blocks_of_kernels_are_blocks_of_plans)
     const rcclx_algo *staged = rcclx_algo_find("staged");
     const gp_layout at = gp_layout_make(16);
 
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < 60; round++) {
         const int n = 1 + (int)dice(16);
-        const size_t size = widths[dice(4)], count = dice(4) ? dice(5000) : dice(1 << 30);
+        const size_t size = widths[dice(4)];
         const rcclx_shape s = { dice(2) ? RCCLX_ALL_REDUCE : RCCLX_BROADCAST, n, (int)dice((uint64_t)n), 0 };
         rcclx_ready *r;
         gp_plan p;
-        if (round % 500 == 0 || n == 1) {
-            REQUIRE(rcclx_ready_make(&r, &s, staged, NULL) == RCCLX_OK, "%s", rcclx_last_error());
-        } else {
-            continue;
-        }
+        REQUIRE(rcclx_ready_make(&r, &s, staged, NULL) == RCCLX_OK, "%s", rcclx_last_error());
         for (int again = 0; again < 200; again++) {
-            const size_t c = again ? dice(1 << 20) : count, nblocks = r->plan[0].shape.nblocks;
+            const size_t c = dice(1ull << dice(31)), nblocks = r->plan[0].shape.nblocks;
             p = ((const gp_work *)(const void *)r->work)->plan[0];
             REQUIRE(rcclx_ready_number(r, 0, &at, c * size, 1 + (int)dice(32), &p), "too many pieces");
             size_t longest = 0;

@@ -1,0 +1,253 @@
+/* Plans as kernels read them.
+ *
+ *   rcclx_plan  steps [..][..]  operands [..]        made once a way to run a collective
+ *        |                                           (kind, root, algorithm)
+ *        v
+ *   gp_work | plan[0] | plan[1] | steps 0 | operands 0 | steps 1 | operands 1 |
+ *             ^ counts, lengths and addresses are filled in at every launch
+ *
+ * What peers do with this rank's buffers decides what they must be told of them:
+ * every rank's plan is looked at once. */
+#include "exec/gpu_team.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+_Static_assert(GP_COPY == (int)RCCLX_STEP_COPY && GP_REDUCE == (int)RCCLX_STEP_REDUCE && GP_SIGNAL == (int)RCCLX_STEP_SIGNAL &&
+               GP_WAIT == (int)RCCLX_STEP_WAIT, "steps are numbered alike");
+_Static_assert(GP_IN == (int)RCCLX_IN && GP_OUT == (int)RCCLX_OUT && GP_SCRATCH == (int)RCCLX_SCRATCH, "and buffers");
+_Static_assert(GP_SIMPLE == (int)RCCLX_PROTO_SIMPLE && GP_LL == (int)RCCLX_PROTO_LL && GP_LL128 == (int)RCCLX_PROTO_LL128, "and protocols");
+_Static_assert((int)RCCLX_CUT_EVEN == 0 && (int)RCCLX_CUT_SPLIT == 1, "and cuts");
+
+enum { LINE = 64, WAVES_BYTES = 1024 }; /* LL128: what a wave writes at once, on any GPU */
+
+static size_t padded(size_t n)
+{
+    return (n + 7) & ~(size_t)7;
+}
+
+static size_t plan_bytes(const rcclx_plan *p)
+{
+    return padded(p->nsteps * sizeof(gp_step)) + padded(p->nrefs * sizeof(gp_ref));
+}
+
+/* Do all numbers fit their small fields? */
+static bool fits(const rcclx_plan *p)
+{
+    bool ok = p->nsteps <= UINT8_MAX && p->nrefs <= UINT16_MAX && p->nslots <= UINT8_MAX && p->cut != RCCLX_CUT_TABLE;
+
+    for (uint32_t i = 0; i < p->nsteps; i++)
+        ok &= p->steps[i].phase <= UINT8_MAX && p->steps[i].nsrc <= GP_RANKS && p->steps[i].ndst <= 2 * GP_RANKS &&
+              p->steps[i].nblk <= UINT8_MAX;
+    for (uint32_t i = 0; i < p->nrefs; i++)
+        ok &= p->refs[i].block <= UINT8_MAX;
+    return ok;
+}
+
+static uint16_t put_steps(const rcclx_plan *p, unsigned char *at)
+{
+    gp_step *to = (gp_step *)(void *)at;
+
+    for (uint32_t i = 0; i < p->nsteps; i++) {
+        const rcclx_step *s = &p->steps[i];
+        to[i] = (gp_step){
+            .op = s->op, .proto = s->proto, .final = s->final, .lag = s->lag, .phase = (uint8_t)s->phase,
+            .peer = s->peer == RCCLX_ALL ? GP_ALL : (uint8_t)s->peer, .nsrc = (uint8_t)s->nsrc, .ndst = (uint8_t)s->ndst,
+            .nblk = (uint8_t)s->nblk, .first = (uint16_t)s->first,
+        };
+    }
+    return (uint16_t)padded(p->nsteps * sizeof(gp_step));
+}
+
+static uint16_t put_refs(const rcclx_plan *p, unsigned char *at)
+{
+    gp_ref *to = (gp_ref *)(void *)at;
+
+    for (uint32_t i = 0; i < p->nrefs; i++)
+        to[i] = (gp_ref){ p->refs[i].buf, p->refs[i].raw, (uint8_t)p->refs[i].rank, (uint8_t)p->refs[i].block };
+    return (uint16_t)padded(p->nrefs * sizeof(gp_ref));
+}
+
+static void put(rcclx_ready *r, int k, const rcclx_algo *a, const rcclx_plan *p, uint16_t *end)
+{
+    gp_plan *to = &((gp_work *)(void *)r->work)->plan[k];
+
+    r->plan[k] = (rcclx_ready_plan){ a, *p };
+    r->plan[k].shape.steps = NULL;
+    r->plan[k].shape.refs = NULL;
+    to->nsteps = (uint8_t)p->nsteps;
+    to->pieced = p->pieced;
+    to->cut = p->cut;
+    to->nslots = (uint8_t)(p->nslots ? p->nslots : 1);
+    to->steps = *end;
+    *end = (uint16_t)(*end + put_steps(p, r->work + *end));
+    to->refs = *end;
+    *end = (uint16_t)(*end + put_refs(p, r->work + *end));
+}
+
+/* What a peer's plan does with this rank's buffers. */
+static void look_at(rcclx_ready *r, const rcclx_plan *p, int me)
+{
+    for (uint32_t i = 0; i < p->nrefs; i++) {
+        r->reads |= p->refs[i].buf == RCCLX_IN && p->refs[i].rank == me;
+        r->writes |= p->refs[i].buf == RCCLX_OUT && p->refs[i].rank == me;
+    }
+}
+
+typedef struct { const rcclx_algo *algo[2]; rcclx_plan plan[2]; int n; } pair;
+
+static rcclx_status build(pair *p, const rcclx_shape *s)
+{
+    size_t nbytes = sizeof(gp_work);
+
+    for (p->n = 0; p->n < 2 && p->algo[p->n]; p->n++) {
+        rcclx_plan *plan = &p->plan[p->n];
+        p->algo[p->n]->build(plan, s);
+        if (plan->status != RCCLX_OK) {
+            p->n++;
+            return plan->status;
+        }
+        if (!fits(plan)) {
+            p->n++;
+            return RCCLX_UNSUPPORTED;
+        }
+        nbytes += plan_bytes(plan);
+    }
+    return nbytes <= sizeof(((gp_large *)0)->blob) ? RCCLX_OK : RCCLX_UNSUPPORTED;
+}
+
+static void fini(pair *p)
+{
+    for (int k = 0; k < p->n; k++)
+        rcclx_plan_fini(&p->plan[k]);
+}
+
+/* All ranks look at the plans of all, so that they agree on whether all fit. */
+static rcclx_status look_at_peers(rcclx_ready *r, const rcclx_shape *s, const rcclx_algo *first, const rcclx_algo *behind)
+{
+    rcclx_status st = RCCLX_OK;
+
+    for (int peer = 0; st == RCCLX_OK && peer < s->nranks; peer++) {
+        const rcclx_shape theirs = { s->kind, s->nranks, peer, s->root };
+        pair p = { .algo = { first, behind } };
+        if (peer == s->rank)
+            continue;
+        st = build(&p, &theirs);
+        if (st == RCCLX_OK)
+            look_at(r, &p.plan[0], s->rank);
+        fini(&p);
+    }
+    return st;
+}
+
+static rcclx_status make(rcclx_ready **out, const rcclx_shape *s, const pair *p)
+{
+    size_t nbytes = sizeof(gp_work);
+
+    for (int k = 0; k < p->n; k++)
+        nbytes += plan_bytes(&p->plan[k]);
+    rcclx_ready *r = *out = rcclx_mem_alloc(sizeof(*r) + nbytes);
+    if (!r)
+        return RCCLX_NOMEM;
+    uint16_t end = sizeof(gp_work);
+    for (int k = 0; k < p->n; k++)
+        put(r, k, p->algo[k], &p->plan[k], &end);
+    r->nplans = p->n;
+    r->nbytes = end;
+    r->apart = p->algo[0]->flags & RCCLX_NEEDS_APART && s->kind == RCCLX_ALL_TO_ALL;
+    gp_work *w = (gp_work *)(void *)r->work;
+    w->nbytes = end;
+    w->kind = (uint8_t)s->kind;
+    w->root = (uint8_t)s->root;
+    w->nplans = (uint8_t)p->n;
+    return look_at_peers(r, s, p->algo[0], p->algo[1]);
+}
+
+rcclx_status rcclx_ready_make(rcclx_ready **out, const rcclx_shape *s, const rcclx_algo *first, const rcclx_algo *behind)
+{
+    pair p = { .algo = { first, behind } };
+
+    *out = NULL;
+    rcclx_status st = build(&p, s);
+    if (st == RCCLX_OK)
+        st = make(out, s, &p);
+    fini(&p);
+    if (st == RCCLX_OK)
+        return RCCLX_OK;
+    rcclx_mem_free(*out);
+    *out = NULL;
+    if (st == RCCLX_NOMEM)
+        return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: %s: no memory for a plan", s->rank, rcclx_kind_name(s->kind));
+    return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: %s: the plan of algorithm %s for %d ranks does not fit a kernel's arguments; "
+                      "use another algorithm (RCCLX_ALGO)", s->rank, rcclx_kind_name(s->kind), first->name, s->nranks);
+}
+
+/* --- numbers -------------------------------------------------------------------- */
+
+size_t rcclx_ready_longest(const rcclx_ready *r, int k, size_t nbytes)
+{
+    const rcclx_plan *p = &r->plan[k].shape;
+    const size_t lines = (nbytes + LINE - 1) / LINE;
+
+    if (p->cut == RCCLX_CUT_EVEN)
+        return nbytes;
+    const size_t most = LINE * ((lines + p->nblocks - 1) / p->nblocks);
+    return most < nbytes ? most : nbytes;
+}
+
+static size_t slot_bytes(const rcclx_plan *p, const gp_layout *at)
+{
+    const size_t n = p->nslots ? p->nslots : 1;
+
+    if (p->proto == RCCLX_PROTO_LL)
+        return at->ll_bytes / n & ~(size_t)127;
+    if (p->proto == RCCLX_PROTO_LL128)
+        return at->ll128_bytes / n & ~(size_t)(WAVES_BYTES - 1);
+    return at->stage_bytes / n & ~(size_t)127;
+}
+
+size_t rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsigned line)
+{
+    const rcclx_plan *p = &r->plan[k].shape;
+    const size_t n = slot_bytes(p, at);
+
+    if (!p->nslots)
+        return 0;
+    return p->proto == RCCLX_PROTO_LL ? n / GP_LL_UNIT * GP_LL_DATA : p->proto == RCCLX_PROTO_LL128 ? n / line * (line - 16) : n;
+}
+
+/* Staged: every lane something to do, in pieces not too short to be worth their signals. */
+static size_t piece_bytes(size_t most, size_t longest, int nlanes)
+{
+    enum { LEAST = 4096 };
+    size_t n = (longest + (size_t)nlanes - 1) / (size_t)nlanes;
+
+    n = n < LEAST ? LEAST : (n + 127) & ~(size_t)127;
+    return n < most ? n : most;
+}
+
+bool rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t nbytes, int nlanes, gp_plan *to)
+{
+    const rcclx_plan *p = &r->plan[k].shape;
+    const size_t longest = rcclx_ready_longest(r, k, nbytes), lines = (nbytes + LINE - 1) / LINE;
+    size_t slot = slot_bytes(p, at), npieces = 1;
+
+    if (p->pieced) {
+        slot = piece_bytes(slot, longest, nlanes);
+        npieces = (longest + slot - 1) / slot;
+    }
+    to->slot_bytes = (uint32_t)slot;
+    to->npieces = npieces ? (uint32_t)npieces : 1; /* a message of nothing still has its signals */
+    to->block_bytes = longest;
+    if (p->cut == RCCLX_CUT_EVEN) {
+        to->total_bytes = nbytes * p->nblocks;
+        to->units = to->rest = 0;
+    } else {
+        to->total_bytes = nbytes;
+        to->units = lines / p->nblocks;
+        to->rest = (uint32_t)(lines % p->nblocks);
+    }
+    return npieces < RCCLX_MARK_PIECES;
+}

@@ -1,0 +1,166 @@
+#ifndef RCCLX_EXEC_GPU_TEAM_H
+#define RCCLX_EXEC_GPU_TEAM_H
+
+/* Private to exec/: a team whose ranks are GPUs.
+ *
+ *   post --> pick (which plan, how many lanes) --> lower (the plan as a kernel reads it,
+ *            remembered) --> launch (numbers and addresses filled in)      asynchronous
+ *
+ *   watch    a thread: registrations of peers, deaths, what kernels report
+ *
+ * Words (lane, turn, token, window) as in device/kernels/work.h. */
+#include "device/gpu.h"
+#include "device/kernels/work.h"
+#include "exec/runner.h"
+#include "transport/window.h"
+
+/* The kernels, two sizes of arguments each. */
+typedef enum {
+#define X(id) RCCLX_KERNEL_##id,
+    GP_KERNEL_LIST(X)
+#undef X
+    RCCLX_KERNEL_COUNT
+} rcclx_kernel;
+
+/* --- gpu_layout.c: the one budget table of a window ------------------------------- */
+
+gp_layout gp_layout_make(int nranks);
+/* What a window holds before the first turn: as if everybody had begun and finished turn `start`.
+ * head: the first rcclx_layout_head(at) bytes. */
+size_t    rcclx_layout_head(const gp_layout *at);
+void      rcclx_layout_fill(const gp_layout *at, uint32_t start, void *head);
+
+/* --- gpu_lower.c: plans as kernels read them ----------------------------------------- */
+
+typedef struct {
+    const rcclx_algo *algo;
+    rcclx_plan shape;        /* without steps and operands */
+} rcclx_ready_plan;
+
+/* One way to run a collective, ready but for numbers and addresses: one plan, or one for buffers
+ * within everybody's reach and one for all others. */
+typedef struct {
+    rcclx_ready_plan plan[2];
+    int      nplans;
+    bool     reads, writes;  /* peers read my IN, write my OUT, in plan 0 */
+    bool     apart;          /* plan 0 needs IN and OUT apart */
+    uint16_t nbytes;
+    _Alignas(8) unsigned char work[]; /* gp_work, steps, operands; nbytes */
+} rcclx_ready;
+
+/* behind: the plan for buffers out of reach, or NULL. To be freed with rcclx_mem_free. */
+rcclx_status rcclx_ready_make(rcclx_ready **r, const rcclx_shape *s, const rcclx_algo *first, const rcclx_algo *behind);
+/* Bytes of the longest block of plan k when the call says nbytes (count * size). */
+size_t       rcclx_ready_longest(const rcclx_ready *r, int k, size_t nbytes);
+/* Bytes of a slot of plan k: data it takes, flags left out; 0: the plan has none. */
+size_t       rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsigned line);
+/* Fill plan k's numbers in. false: too many pieces. */
+bool         rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t nbytes, int nlanes, gp_plan *p);
+
+/* --- gpu_pick.c: which plan, how many lanes ---------------------------------------------- */
+
+enum { RCCLX_FORMS = 32 };
+
+typedef struct {
+    int      nranks, rank, threads, lanes_most, lanes_least, lanes_cap;
+    size_t   limit[3];       /* of a message, by protocol; agreed */
+    unsigned protos;         /* those allowed, a bit each */
+    unsigned line;           /* bytes of a line of LL128 */
+    bool     ordered;
+    bool     reach;          /* peers' buffers may be used in place */
+    const char *forced;      /* the list of algorithms, agreed */
+    gp_layout at;
+    const rcclx_algo *algo[RCCLX_FORMS], *behind;
+    unsigned able[RCCLX_COLL_COUNT], allowed[RCCLX_COLL_COUNT];  /* a bit a form */
+    rcclx_ready *ready[RCCLX_COLL_COUNT][RCCLX_FORMS][GP_RANKS]; /* made when first needed */
+    uint8_t  told[RCCLX_COLL_COUNT][65];                         /* form + 1 that was logged, by size */
+} rcclx_gpu_picker;
+
+void         rcclx_gpu_picker_start(rcclx_gpu_picker *p); /* after nranks .. at */
+/* The choice depends on what all ranks know. wide: an integer average. */
+rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, rcclx_kind kind, int root, size_t nbytes, bool wide, const rcclx_ready **ready,
+                            int *nlanes);
+void         rcclx_gpu_picker_fini(rcclx_gpu_picker *p);
+
+/* --- the team -------------------------------------------------------------------------------- */
+
+/* The last operation among the eager ones, or in a capture: what the next on another stream waits for. */
+typedef struct {
+    void           *stream;
+    rcclx_gpu_event event;
+    uint64_t        capture;  /* 0: eager */
+    bool            here, recorded;
+} rcclx_gpu_tail;
+
+typedef struct {
+    pthread_t       thread;
+    bool            running, warned;
+    int             bell;      /* eventfd */
+    _Atomic uint32_t stop;
+    uint32_t        turn;      /* the one that kernels were in at the last look */
+    uint64_t        since;     /* when that was first seen; 0: in none */
+} rcclx_gpu_watch;
+
+/* gpu_memory.c: memory of ncclMemAlloc that the team has seen. */
+typedef struct {
+    uintptr_t base;
+    int       reg;             /* -1: it cannot be shared */
+} rcclx_gpu_joined;
+
+struct rcclx_gpu_team {
+    const rcclx_gpu *gpu;
+    int              device;
+    rcclx_gpu_info   info;
+    rcclx_windows   *windows;
+    gp_state        *state;    /* device memory */
+    gp_control      *control;  /* pinned; by atomic accesses */
+    gp_state        *seen;     /* pinned, behind control: a copy of state */
+    rcclx_gpu_module module;
+    rcclx_gpu_fn     kernel[RCCLX_KERNEL_COUNT][2];
+    rcclx_gpu_stream stream;   /* own */
+    gp_frame         frame;    /* all but nworks and nlanes */
+    uint32_t         start;
+
+    pthread_mutex_t  lock;     /* posting; guards what follows */
+    rcclx_gpu_picker picker;
+    rcclx_gpu_tail   eager, captured;
+    uint64_t         capture;  /* that the operation being posted belongs to; 0: none */
+    bool             many;     /* operations came on more than one stream: each leaves an event behind */
+    bool             graphs;   /* something was captured: turns no longer say what has run */
+    bool             paired;   /* messages have been handed out: they have no turns */
+    bool             stuck;    /* kernels did not leave in time: their memory is given up */
+    bool             owes;     /* the last operation owes credit */
+    uint32_t         turn;     /* of the last collective handed out */
+    rcclx_op        *pairs;    /* sends and receives of a group; grows */
+    int              npairs, cap_pairs;
+
+    pthread_mutex_t  regs_lock; /* guards joined */
+    rcclx_gpu_joined *joined;
+    int              njoined, cap_joined;
+    _Atomic int      registered;     /* by the program */
+
+    rcclx_gpu_watch  watch;
+};
+
+/* gpu_launch.c. The chain's operations are this team's; their stream is `stream`. */
+rcclx_status rcclx_gpu_post(rcclx_team *t, const rcclx_task *chain, void *stream);
+uint64_t     rcclx_gpu_hash(const rcclx_op *op);
+
+/* gpu_order.c: one strong order over streams; around every launch. */
+rcclx_status rcclx_gpu_follow(rcclx_gpu_team *g, void *stream);
+rcclx_status rcclx_gpu_leave_behind(rcclx_gpu_team *g, void *stream);
+
+/* gpu_pairs.c: put a chain's messages into g->pairs; run them. All sends and receives of this team in a group; posted, like a kernel. */
+rcclx_status rcclx_gpu_pairs_collect(rcclx_team *t, const rcclx_task *chain);
+rcclx_status rcclx_gpu_pairs(rcclx_team *t, const rcclx_op *ops, int n, void *stream);
+
+/* gpu_memory.c: what peers may know of a buffer; 0: nothing. Memory of ncclMemAlloc is registered on first sight. */
+uint64_t     rcclx_gpu_token(rcclx_team *t, const void *ptr, size_t nbytes);
+rcclx_status rcclx_gpu_memory_join(rcclx_team *t);
+void         rcclx_gpu_memory_leave(rcclx_team *t);
+
+/* gpu_watch.c */
+rcclx_status rcclx_gpu_watch_start(rcclx_team *t);
+void         rcclx_gpu_watch_stop(rcclx_team *t);
+
+#endif
