@@ -63,7 +63,7 @@ int perf_gpu_find(const char *word, int *kind, int *count)
 
     *kind  = PERF_HOST;
     *count = 0;
-    if (!strcmp(word, "host"))
+    if (tool_word_index("host", word) == 0)
         return TOOL_OK;
     for (int k = which < 0 ? RCCLX_GPU_CUDA : which; k <= (which < 0 ? RCCLX_GPU_HIP : which); k++) {
         a = ask(k);

@@ -60,6 +60,7 @@ static ncclResult_t copy(const void *in, void *out, size_t n)
     if (is("fail")) return ncclInternalError;
     if (in != out) memmove(out, in, n);
     if (is("wrong") && n) *(char *)out ^= 1;
+    if (is("last") && n) ((char *)out)[n - 1] ^= 1;
     if (is("beyond")) ((char *)out)[n] ^= 1;
     return ncclSuccess;
 }
@@ -196,6 +197,9 @@ is "time of the host alone, unaligned" ends 0 emu broadcast -b 1000 -e 1000 --re
 is "a message in pieces" ends 0 emu sendrecv -b 128M -e 128M --repeats 1 -w 0 -T 120
 is "wrong results on a device" ends 1 env LIAR=wrong "$rcclx" perf all_reduce -n 1 --device emu -R 0 --lib "$liar" -b 8 -e 8
 is "are counted: in and out of place" says out '^# Out of bounds values : 2 FAILED$'
+is "the last byte of a large message" ends 1 env LIAR=last "$rcclx" perf sendrecv -n 1 --device emu -R 0 --lib "$liar" \
+    -b 128M -e 128M --iters 1 --repeats 1 -w 0
+is "is looked at" says out '^# Out of bounds values : 1 FAILED$'
 is "a byte behind the output" ends 1 env LIAR=beyond "$rcclx" perf sendrecv -n 1 --device emu -R 0 --lib "$liar" -b 128M \
     -e 128M --iters 1 --repeats 1 -w 0
 is "is seen, even of a large one" says out '^# Out of bounds values : 1 FAILED$'
