@@ -67,7 +67,7 @@
 
 #define GP_KERNEL(name, argtype)                                              \
     GP_DEV void name##_body(const argtype *args);                             \
-    extern "C" __global__ void __launch_bounds__(GP_THREADS) name(const __grid_constant__ argtype gp_arg) \
+    extern "C" __global__ void __launch_bounds__(GP_THREADS, 1) name(const __grid_constant__ argtype gp_arg) \
     {                                                                         \
         name##_body(&gp_arg);                                                    \
     }                                                                         \

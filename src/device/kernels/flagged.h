@@ -1,0 +1,375 @@
+#ifndef RCCLX_DEVICE_KERNELS_FLAGGED_H
+#define RCCLX_DEVICE_KERNELS_FLAGGED_H
+
+/* COPY and REDUCE with the flag inside the data: pushed into the reader's memory,
+ * waited for element by element, no barrier between the ranks.
+ *
+ *   LL      unit of 16 bytes   | data | flag | data | flag' |        8 bytes of data
+ *   LL128   line of 128 bytes  | 112 bytes of data | flag flag' flag flag' |   a wave writes whole lines
+ *
+ * flag is the turn, flag' the turn mixed with the signature: data of another call is
+ * never taken for this one's. There are two sets of slots, used in turns; why
+ * that is enough is the checker's to prove (plan/check.c), and where it is not,
+ * `credit` waits until the reader has begun the turn before. A thread (a wave) handles
+ * the same units in every step of a work, so steps need no barrier between them.
+ * Sums of more sources than fit the registers are rare.h's.
+ *
+ * Part of run.h. */
+
+enum { GP_LINE_LANES = GP_LINE / 16, GP_LINE_DATA = GP_LINE - 16 };
+
+GP_DEV uint32_t gp_flag2(const gp_ctx *c)
+{
+    return GP_FLAG(c->turn) ^ (uint32_t)(c->w->sig ^ c->w->sig >> 32);
+}
+
+/* An operand of a step: where its block begins, and whether it is a slot of this turn's set. */
+typedef struct {
+    char *at;
+    int   is_slot;
+} gp_spot;
+
+/* The slots of a rank for this turn. */
+GP_DEV char *gp_slots_of(const gp_ctx *c, uint32_t rank)
+{
+    return c->p->proto == GP_LL ? gp_window(c, rank) + c->f->at.ll + (c->turn & 1) * c->f->at.ll_bytes
+                                : gp_window(c, rank) + c->f->at.ll128 + (c->turn & 1) * c->f->at.ll128_bytes;
+}
+
+/* Which source of a REDUCE is this rank's own buffer: no more than one is, as the checker knows. */
+GP_DEV uint32_t gp_own_source(const gp_ctx *c, const gp_step *s)
+{
+    uint32_t own = GP_RANKS;
+
+    GP_NO_UNROLL
+    for (uint32_t k = 0; k < s->nsrc; k++)
+        if (c->refs[s->first + k].buf != GP_SCRATCH)
+            own = k;
+    return own;
+}
+
+GP_DEV gp_spot gp_spot_of(const gp_ctx *c, const gp_ref *ref, uint32_t block)
+{
+    gp_spot spot;
+
+    spot.is_slot = ref->buf == GP_SCRATCH;
+    spot.at = spot.is_slot ? gp_slots_of(c, ref->rank) + (ref->block + block) * c->p->slot_bytes
+                           : (char *)(uintptr_t)(ref->buf == GP_IN ? c->w->in : c->w->out) + gp_block_begin(c, ref->block + block);
+    return spot;
+}
+
+/* Before pushing: the peers written to have begun the turn before. */
+GP_DEV int gp_credit(gp_ctx *c, const gp_step *s)
+{
+    const uint32_t k = gp_tid();
+    uint64_t x;
+
+    if (!c->w->credit)
+        return 1;
+    if (k < s->ndst) {
+        const gp_ref *ref = c->refs + s->first + s->nsrc + k;
+        if (ref->buf == GP_SCRATCH && ref->rank != c->f->rank)
+            (void)gp_header_wait(c, ref->rank, c->turn - 1, 0, &x);
+    }
+    gp_sync();
+    return !gp_shared_peek(&c->sh->failed);
+}
+
+/* Before a step: the first barrier of a kernel comes before the first wait. */
+GP_DEV int gp_flagged_begin(gp_ctx *c, const gp_step *s)
+{
+    const gp_ref *refs = c->refs + s->first;
+
+    GP_NO_UNROLL
+    for (uint32_t k = 0; k < s->nsrc; k++)
+        if (refs[k].buf == GP_SCRATCH) {
+            gp_sync();
+            if (gp_shared_peek(&c->sh->failed))
+                return 0;
+            break;
+        }
+    return gp_credit(c, s);
+}
+
+/* --- LL ---------------------------------------------------------------------------- */
+
+/* n <= 8 bytes from memory of any alignment, low bytes first. */
+GP_DEV uint64_t gp_load8(const char *p, uint64_t n)
+{
+    const uint32_t a = (uint32_t)(uintptr_t)p;
+    uint64_t x = 0;
+
+    if (n >= 8 && !(a & 7))
+        return gp_ld8(p);
+    if (n >= 8 && !(a & 3))
+        return gp_ld4(p) | (uint64_t)gp_ld4(p + 4) << 32;
+    GP_NO_UNROLL
+    for (uint32_t i = 0; i < 8 && i < n; i++)
+        x |= (uint64_t)gp_ld1(p + i) << (8 * i);
+    return x;
+}
+
+GP_DEV void gp_store8(char *p, uint64_t x, uint64_t n)
+{
+    const uint32_t a = (uint32_t)(uintptr_t)p;
+
+    if (n >= 8 && !(a & 7)) {
+        gp_st8(p, x);
+    } else if (n >= 8 && !(a & 3)) {
+        gp_st4(p, (uint32_t)x);
+        gp_st4(p + 4, (uint32_t)(x >> 32));
+    } else {
+        GP_NO_UNROLL
+        for (uint32_t i = 0; i < 8 && i < n; i++)
+            gp_st1(p + i, (uint32_t)(x >> (8 * i)) & 0xff);
+    }
+}
+
+GP_DEV void gp_ll_put(gp_ctx *c, const gp_step *s, uint32_t block, uint64_t i, uint64_t left, uint64_t x)
+{
+    const gp_ref *dst = c->refs + s->first + s->nsrc;
+
+    GP_NO_UNROLL
+    for (uint32_t m = 0; m < s->ndst; m++) {
+        const gp_spot spot = gp_spot_of(c, &dst[m], block);
+        if (spot.is_slot)
+            gp_ll_store(spot.at + i * GP_LL_UNIT, (uint32_t)x, (uint32_t)(x >> 32), GP_FLAG(c->turn), gp_flag2(c));
+        else
+            gp_store8(spot.at + i * GP_LL_DATA, x, left);
+    }
+}
+
+/* A look at unit i of a source. 1: it is here. */
+GP_DEV int gp_ll_take(const gp_ctx *c, const gp_spot *spot, uint64_t i, uint64_t left, uint64_t *x)
+{
+    uint32_t v[4];
+
+    if (!spot->is_slot) {
+        *x = gp_load8(spot->at + i * GP_LL_DATA, left);
+        return 1;
+    }
+    gp_ll_load(spot->at + i * GP_LL_UNIT, v);
+    *x = v[0] | (uint64_t)v[2] << 32;
+    return v[1] == GP_FLAG(c->turn) && v[3] == gp_flag2(c);
+}
+
+GP_DEV int gp_ll_copy(gp_ctx *c, const gp_step *s, uint32_t block)
+{
+    const gp_ref *src = c->refs + s->first;
+    const uint64_t nbytes = gp_step_bytes(c, s, block), step = (uint64_t)c->nlanes * c->nthreads;
+    const gp_spot spot = gp_spot_of(c, src, block);
+
+    GP_NO_UNROLL
+    for (uint64_t i = (uint64_t)c->lane * c->nthreads + gp_tid(); i * GP_LL_DATA < nbytes; i += step) {
+        const uint64_t left = nbytes - i * GP_LL_DATA;
+        uint64_t x;
+        while (!gp_ll_take(c, &spot, i, left, &x))
+            if (gp_waits(c, src->rank))
+                return 0;
+        gp_ll_put(c, s, block, i, left, x);
+    }
+    return 1;
+}
+
+/* The unit of slot k. 1: it is here. */
+GP_DEV int gp_ll_look(const gp_ctx *c, const char *at, uint32_t slot, uint64_t *x)
+{
+    uint32_t v[4];
+
+    gp_ll_load(at + (uint64_t)slot * c->p->slot_bytes, v);
+    *x = v[0] | (uint64_t)v[2] << 32;
+    return v[1] == GP_FLAG(c->turn) && v[3] == gp_flag2(c);
+}
+
+/* A block of a sum, with all sources in registers at a time: K, a constant, at least nsrc.
+ * All that are not mine are asked for together, as often as one is missing. */
+GP_DEV int gp_ll_sum(gp_ctx *c, const gp_step *s, uint32_t block, const int K, const int type, const int op)
+{
+    const gp_ref *src = c->refs + s->first;
+    const uint64_t nbytes = gp_step_bytes(c, s, block), step = (uint64_t)c->nlanes * c->nthreads;
+    const uint32_t own = gp_own_source(c, s);
+    const gp_spot mine = gp_spot_of(c, &src[own < s->nsrc ? own : 0], block);
+    const char *slots = gp_slots_of(c, c->f->rank);
+
+    GP_NO_UNROLL
+    for (uint64_t i = (uint64_t)c->lane * c->nthreads + gp_tid(); i * GP_LL_DATA < nbytes; i += step) {
+        const uint64_t left = nbytes - i * GP_LL_DATA;
+        const uint64_t local = own < s->nsrc ? gp_load8(mine.at + i * GP_LL_DATA, left) : 0;
+        uint64_t x[8];
+        gp_acc acc;
+        for (;;) {
+            uint32_t late = GP_RANKS;
+            GP_UNROLL
+            for (int k = 0; k < K; k++)
+                if (k < s->nsrc && (uint32_t)k != own &&
+                    !gp_ll_look(c, slots + i * GP_LL_UNIT, src[k].block + block, &x[k]))
+                    late = (uint32_t)k;
+            if (late == GP_RANKS)
+                break;
+            if (gp_waits(c, src[late].rank))
+                return 0;
+        }
+        GP_UNROLL
+        for (int k = 0; k < K; k++) {
+            const uint64_t y = (uint32_t)k == own ? local : x[k];
+            if (k == 0)
+                gp_acc_first(&acc, type, op, gp_v4_make((uint32_t)y, (uint32_t)(y >> 32), 0, 0), 0, 0);
+            else if (k < s->nsrc)
+                gp_acc_next(&acc, type, op, gp_v4_make((uint32_t)y, (uint32_t)(y >> 32), 0, 0), 0, 0);
+        }
+        const gp_v4 y = gp_acc_last(&acc, type, op, 0);
+        gp_ll_put(c, s, block, i, left, gp_get(y, 0) | (uint64_t)gp_get(y, 1) << 32);
+    }
+    return 1;
+}
+
+/* --- LL128 -------------------------------------------------------------------------- */
+
+/* n <= 16 bytes (negative: none) from memory of any alignment; zeros behind. */
+GP_DEV gp_v4 gp_load16(const char *p, int64_t n)
+{
+    if (n >= 16 && !((uintptr_t)p & 15))
+        return gp_ld16(p);
+    const uint64_t a = n > 0 ? gp_load8(p, (uint64_t)n) : 0, b = n > 8 ? gp_load8(p + 8, (uint64_t)n - 8) : 0;
+    return gp_v4_make((uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32));
+}
+
+GP_DEV void gp_store16(char *p, gp_v4 v, int64_t n)
+{
+    if (n >= 16 && !((uintptr_t)p & 15)) {
+        gp_st16(p, v);
+        return;
+    }
+    if (n > 0)
+        gp_store8(p, gp_get(v, 0) | (uint64_t)gp_get(v, 1) << 32, (uint64_t)n);
+    if (n > 8)
+        gp_store8(p + 8, gp_get(v, 2) | (uint64_t)gp_get(v, 3) << 32, (uint64_t)n - 8);
+}
+
+/* Where a lane of a wave is in a group of lines. */
+typedef struct {
+    uint64_t slot, data; /* bytes from the slot's and from the block's beginning */
+    int64_t  left;       /* bytes of data from there on; 0 for the flag lane */
+    int      is_flag;
+} gp_line_at;
+
+/* A wave does whole groups of lines; slots have room for the last group. */
+enum { GP_LINES = GP_WAVE / GP_LINE_LANES };
+
+GP_DEV gp_line_at gp_line_of(uint64_t group, uint64_t nbytes)
+{
+    const uint64_t line = group * GP_LINES + gp_lane() / GP_LINE_LANES;
+    const uint32_t part = gp_lane() % GP_LINE_LANES;
+    gp_line_at l;
+
+    l.slot = line * GP_LINE + 16 * part;
+    l.data = line * GP_LINE_DATA + 16 * part;
+    l.is_flag = part == GP_LINE_LANES - 1;
+    l.left = l.is_flag ? 0 : (int64_t)(nbytes - l.data);
+    return l;
+}
+
+GP_DEV uint64_t gp_groups(uint64_t nbytes)
+{
+    return (nbytes + GP_LINES * GP_LINE_DATA - 1) / (GP_LINES * GP_LINE_DATA);
+}
+
+GP_DEV uint32_t gp_wave_index(const gp_ctx *c)
+{
+    return c->lane * (c->nthreads / GP_WAVE) + gp_tid() / GP_WAVE;
+}
+
+GP_DEV void gp_lines_put(const gp_ctx *c, const gp_step *s, uint32_t block, const gp_line_at *l, gp_v4 x)
+{
+    const gp_ref *dst = c->refs + s->first + s->nsrc;
+    const gp_v4 flags = gp_v4_make(GP_FLAG(c->turn), gp_flag2(c), GP_FLAG(c->turn), gp_flag2(c));
+
+    GP_NO_UNROLL
+    for (uint32_t m = 0; m < s->ndst; m++) {
+        const gp_spot spot = gp_spot_of(c, &dst[m], block);
+        if (spot.is_slot)
+            gp_line_store(spot.at + l->slot, l->is_flag ? flags : x, l->is_flag);
+        else
+            gp_store16(spot.at + l->data, x, l->left);
+    }
+}
+
+GP_DEV int gp_line_right(const gp_ctx *c, gp_v4 v)
+{
+    const uint32_t f0 = GP_FLAG(c->turn), f1 = gp_flag2(c);
+
+    return gp_get(v, 0) == f0 && gp_get(v, 1) == f1 && gp_get(v, 2) == f0 && gp_get(v, 3) == f1;
+}
+
+/* A lane's part of a source. 1: for all it can see the line is here (the flag lane sees it). */
+GP_DEV int gp_line_take(const gp_ctx *c, const gp_spot *spot, const gp_line_at *l, gp_v4 *v)
+{
+    if (!spot->is_slot) {
+        *v = gp_load16(spot->at + l->data, l->left);
+        return 1;
+    }
+    *v = gp_line_load(spot->at + l->slot, l->is_flag);
+    return !l->is_flag || gp_line_right(c, *v);
+}
+
+GP_DEV int gp_ll128_copy(gp_ctx *c, const gp_step *s, uint32_t block)
+{
+    const gp_ref *src = c->refs + s->first;
+    const uint64_t nbytes = gp_step_bytes(c, s, block), ngroups = gp_groups(nbytes);
+    const uint32_t nwaves = c->nlanes * (c->nthreads / GP_WAVE);
+    const gp_spot spot = gp_spot_of(c, src, block);
+
+    GP_NO_UNROLL
+    for (uint64_t group = gp_wave_index(c); group < ngroups; group += nwaves) {
+        const gp_line_at l = gp_line_of(group, nbytes);
+        gp_v4 v;
+        while (gp_ballot(!gp_line_take(c, &spot, &l, &v)))
+            if (gp_ballot(gp_waits(c, src->rank)))
+                return 0;
+        gp_lines_put(c, s, block, &l, v);
+    }
+    return 1;
+}
+
+GP_DEV int gp_ll128_sum(gp_ctx *c, const gp_step *s, uint32_t block, const int K, const int type, const int op)
+{
+    const gp_ref *src = c->refs + s->first;
+    const uint64_t nbytes = gp_step_bytes(c, s, block), ngroups = gp_groups(nbytes);
+    const uint32_t nwaves = c->nlanes * (c->nthreads / GP_WAVE), own = gp_own_source(c, s);
+    const gp_spot mine = gp_spot_of(c, &src[own < s->nsrc ? own : 0], block);
+    const char *slots = gp_slots_of(c, c->f->rank);
+
+    GP_NO_UNROLL
+    for (uint64_t group = gp_wave_index(c); group < ngroups; group += nwaves) {
+        const gp_line_at l = gp_line_of(group, nbytes);
+        gp_v4 v[8], local = gp_load16(mine.at + l.data, own < s->nsrc ? l.left : 0);
+        gp_acc acc;
+        for (;;) {
+            uint32_t late = GP_RANKS;
+            GP_UNROLL
+            for (int k = 0; k < K; k++) {
+                if (k >= s->nsrc || (uint32_t)k == own)
+                    continue;
+                v[k] = gp_line_load(slots + (uint64_t)(src[k].block + block) * c->p->slot_bytes + l.slot, l.is_flag);
+                if (l.is_flag && !gp_line_right(c, v[k]))
+                    late = (uint32_t)k;
+            }
+            if (!gp_ballot(late != GP_RANKS))
+                break;
+            if (gp_ballot(gp_waits(c, src[late == GP_RANKS ? 0 : late].rank)))
+                return 0;
+        }
+        GP_UNROLL
+        for (int k = 0; k < K; k++) {
+            const gp_v4 y = (uint32_t)k == own ? local : v[k];
+            if (k == 0)
+                gp_acc_first(&acc, type, op, y, 0, 0);
+            else if (k < s->nsrc)
+                gp_acc_next(&acc, type, op, y, 0, 0);
+        }
+        gp_lines_put(c, s, block, &l, gp_acc_last(&acc, type, op, 0));
+    }
+    return 1;
+}
+
+#endif

@@ -1,0 +1,416 @@
+#ifndef RCCLX_DEVICE_KERNELS_RUN_H
+#define RCCLX_DEVICE_KERNELS_RUN_H
+
+/* The step interpreter of a GPU: a block is a lane, and carries out the steps of
+ * each work (work.h), all its threads together.
+ *
+ *   begin     lane 0 pushes this rank's header to all peers: signature, where my buffers are
+ *   meet      plans that look into peers' buffers, or through staging, first read all
+ *             headers; all ranks see the same ones and choose the same plan
+ *   steps     COPY and REDUCE: move.h (simple), flagged.h (LL, LL128)
+ *             SIGNAL: my lane's counter at every peer; WAIT: theirs here
+ *   end       the last lane to leave advances the turn
+ *
+ * Waiting is spinning: now and then `look` asks whether there is a reason to stop
+ * (aborted, another lane gave up, deadline, a peer that called something else), says
+ * it in `control`, and the lane leaves. A failed communicator's later kernels leave
+ * at once. Nothing here depends on which GPU it is; gp.h does. */
+
+#include "device/kernels/arith.h"
+#include "device/kernels/gp.h"
+#include "device/kernels/work.h"
+
+/* What the threads of a block share. */
+typedef struct {
+    uint64_t in[GP_RANKS], out[GP_RANKS]; /* of every rank, as this device sees them; 0: out of reach */
+    uint64_t scalar[GP_RANKS];
+    uint64_t src[GP_RANKS], dst[2 * GP_RANKS]; /* operands of the step */
+    uint32_t failed, staged, since_ms, pad;
+} gp_shared;
+
+/* Where a thread is. All but `spins` is the same in all threads of the block. */
+typedef struct {
+    const gp_frame *f;
+    const gp_work  *w;
+    const gp_plan  *p;
+    const gp_step  *steps;
+    const gp_ref   *refs;
+    gp_shared      *sh;
+    uint32_t        turn, lane, nlanes, nthreads;
+    uint32_t        spins;
+} gp_ctx;
+
+enum { GP_LOOK_EVERY = 1024 };
+
+/* What a kernel's reductions are: a type's number, or one of these. */
+enum { GP_ANY = -1 /* as the work says */, GP_COPIES = -2 /* there are none */ };
+
+GP_DEV gp_state *gp_state_of(const gp_ctx *c)
+{
+    return (gp_state *)(uintptr_t)c->f->state;
+}
+
+GP_DEV char *gp_window(const gp_ctx *c, uint32_t rank)
+{
+    return (char *)(uintptr_t)c->f->window[rank];
+}
+
+/* --- giving up ------------------------------------------------------------------ */
+
+/* Who waits, for the functions that are called so seldom that they are not inlined:
+ * by value, or the context would have to live in memory. */
+typedef struct {
+    const gp_frame *f;
+    const gp_work  *w;
+    gp_shared      *sh;
+    uint32_t        turn, lane;
+} gp_waiter;
+
+GP_DEV char *gp_header_of(const gp_frame *f, uint32_t owner, uint32_t rank, uint32_t turn)
+{
+    return (char *)(uintptr_t)f->window[owner] + f->at.headers +
+           ((turn % GP_RING) * GP_RANKS + rank) * 2 * (uint32_t)sizeof(gp_header);
+}
+
+/* Say why, unless somebody has; make everybody leave. */
+GP_SLOW void gp_give_up(gp_waiter who, uint32_t trouble, uint32_t peer, uint64_t peer_sig, uint32_t waited_ms)
+{
+    gp_control *out = (gp_control *)(uintptr_t)who.f->control;
+    gp_state *st = (gp_state *)(uintptr_t)who.f->state;
+
+    if (gp_add_device(&st->failed, 1) == 0) {
+        out->peer = peer;
+        out->turn = who.turn;
+        out->kind = who.w->kind;
+        out->lane = who.lane;
+        out->sig = who.w->sig;
+        out->peer_sig = peer_sig;
+        out->waited_ns = waited_ms * UINT64_C(1000000);
+        gp_fence_system();
+        gp_word_poke(&out->trouble, trouble);
+    }
+    gp_shared_poke(&who.sh->failed, 1);
+}
+
+/* Is there a reason to stop waiting for this peer? */
+GP_SLOW int gp_look(gp_waiter who, uint32_t peer)
+{
+    const gp_control *in = (const gp_control *)(uintptr_t)who.f->control;
+    const uint32_t now = (uint32_t)(gp_ticks() / 1000000) | 1, flag = GP_FLAG(who.turn);
+    uint32_t since = gp_shared_peek(&who.sh->since_ms), v[4];
+
+    if (gp_shared_peek(&who.sh->failed))
+        return 1;
+    if (!since)
+        gp_shared_poke(&who.sh->since_ms, since = now);
+    if (gp_word_peek(&((gp_state *)(uintptr_t)who.f->state)->failed)) {
+        gp_shared_poke(&who.sh->failed, 1);
+        return 1;
+    }
+    gp_ll_load(gp_header_of(who.f, who.f->rank, peer, who.turn), v);
+    const uint64_t sig = v[0] | (uint64_t)v[2] << 32;
+    if (v[1] == flag && v[3] == flag && sig != who.w->sig && peer != who.f->rank)
+        gp_give_up(who, GP_DIFFERS, peer, sig, now - since);
+    else if (gp_word_peek(&in->abort))
+        gp_give_up(who, GP_ABORTED, peer, 0, now - since);
+    else if (who.f->timeout_ns && now - since > who.f->timeout_ns / 1000000)
+        gp_give_up(who, GP_TIMED_OUT, peer, 0, now - since);
+    else
+        return 0;
+    return 1;
+}
+
+GP_DEV gp_waiter gp_who(const gp_ctx *c)
+{
+    const gp_waiter who = { c->f, c->w, c->sh, c->turn, c->lane };
+
+    return who;
+}
+
+/* One round of waiting for a peer; true: stop. */
+GP_DEV int gp_waits(gp_ctx *c, uint32_t peer)
+{
+    gp_nap();
+    if (++c->spins % GP_LOOK_EVERY)
+        return 0;
+    return gp_look(gp_who(c), peer);
+}
+
+/* --- headers --------------------------------------------------------------------- */
+
+GP_DEV void gp_announce(const gp_ctx *c)
+{
+    const uint64_t said[4] = { c->w->sig, c->w->in_token, c->w->out_token, c->w->scalar };
+    const uint32_t flag = GP_FLAG(c->turn);
+
+    GP_NO_UNROLL
+    for (uint32_t i = gp_tid(); i < 4u * c->f->nranks; i += c->nthreads) {
+        const uint32_t r = i / 4, unit = i % 4;
+        const uint64_t x = unit < 2 ? (unit ? said[1] : said[0]) : unit == 2 ? said[2] : said[3];
+        if (r != c->f->rank)
+            gp_ll_store(gp_header_of(c->f, r, c->f->rank, c->turn) + 16 * unit, (uint32_t)x, (uint32_t)(x >> 32), flag, flag);
+    }
+}
+
+/* A unit of a peer's header for a turn, or of a later one, which says that it is past it. */
+GP_DEV int gp_header_wait(gp_ctx *c, uint32_t peer, uint32_t turn, uint32_t unit, uint64_t *x)
+{
+    const char *at = gp_header_of(c->f, c->f->rank, peer, turn) + 16 * unit;
+    uint32_t v[4];
+
+    for (;;) {
+        gp_ll_load(at, v);
+        if ((int32_t)(v[1] - GP_FLAG(turn)) >= 0 && v[3] == v[1])
+            break;
+        if (gp_waits(c, peer))
+            return 0;
+    }
+    *x = v[0] | (uint64_t)v[2] << 32;
+    return 1;
+}
+
+GP_DEV uint64_t gp_resolve(const gp_ctx *c, uint32_t rank, uint64_t token)
+{
+    const uint64_t *map = (const uint64_t *)(uintptr_t)c->f->map;
+
+    if (token == 0 || token == GP_TOKEN_NONE)
+        return token;
+    const uint64_t base = gp_ld8(&map[rank * GP_REGS + (token >> 48) - 1]);
+    return base ? base + (token & ((UINT64_C(1) << 48) - 1)) : 0;
+}
+
+/* Read everybody's header. Afterwards sh->in, out, scalar hold for all ranks, and
+ * sh->staged says whether a buffer is out of reach. 0: give up. */
+GP_DEV int gp_meet(gp_ctx *c)
+{
+    gp_shared *sh = c->sh;
+
+    if (gp_tid() == 0)
+        sh->staged = 0;
+    gp_sync();
+    if (gp_shared_peek(&sh->failed))
+        return 0;
+    GP_NO_UNROLL
+    for (uint32_t i = gp_tid(); i < 4u * c->f->nranks; i += c->nthreads) {
+        const uint32_t r = i / 4, unit = i % 4;
+        uint64_t x = unit == 0 ? c->w->sig : unit == 1 ? c->w->in_token : unit == 2 ? c->w->out_token : c->w->scalar;
+        if (r != c->f->rank && !gp_header_wait(c, r, c->turn, unit, &x))
+            break;
+        if (unit == 0 && x != c->w->sig)
+            gp_give_up(gp_who(c), GP_DIFFERS, r, x, 0);
+        if (unit == 3)
+            sh->scalar[r] = x;
+        if (unit != 1 && unit != 2)
+            continue;
+        const uint64_t own = unit == 1 ? c->w->in : c->w->out;
+        const uint64_t at = r == c->f->rank && x ? own : gp_resolve(c, r, x);
+        if (unit == 1)
+            sh->in[r] = at;
+        else
+            sh->out[r] = at;
+        if (!x || !at)
+            gp_shared_poke(&sh->staged, 1);
+    }
+    gp_sync();
+    return !gp_shared_peek(&sh->failed);
+}
+
+/* --- steps that only synchronise --------------------------------------------------- */
+
+GP_DEV void gp_signal(const gp_ctx *c, const gp_step *s, uint32_t piece)
+{
+    const uint32_t r = gp_tid();
+
+    gp_sync_publish();
+    if (r < c->f->nranks && r != c->f->rank)
+        gp_flag_release((uint64_t *)(gp_window(c, r) + c->f->at.counters + c->lane * 128) + c->f->rank,
+                        GP_MARK(c->turn, piece, s->phase));
+}
+
+GP_DEV int gp_wait(gp_ctx *c, const gp_step *s, uint32_t piece)
+{
+    const uint32_t r = gp_tid();
+
+    if (s->phase == 0 || (s->lag && piece < c->nlanes))
+        return 1; /* headers are here */
+    const uint64_t mark = GP_MARK(c->turn, s->lag ? piece - c->nlanes : piece, s->phase);
+    if (r < c->f->nranks && r != c->f->rank && (s->peer == GP_ALL || s->peer == r)) {
+        const uint64_t *at = (const uint64_t *)(gp_window(c, c->f->rank) + c->f->at.counters + c->lane * 128) + r;
+        while ((int64_t)(gp_flag_acquire(at) - mark) < 0)
+            if (gp_waits(c, r))
+                break;
+    }
+    gp_sync();
+    return !gp_shared_peek(&c->sh->failed);
+}
+
+/* --- blocks ------------------------------------------------------------------------ */
+
+GP_DEV uint64_t gp_block_begin(const gp_ctx *c, uint32_t b)
+{
+    const gp_plan *p = c->p;
+
+    if (!p->cut)
+        return b * p->block_bytes;
+    const uint64_t at = 64 * (b * p->units + (b < p->rest ? b : p->rest));
+    return at < p->total_bytes ? at : p->total_bytes;
+}
+
+GP_DEV uint64_t gp_block_bytes(const gp_ctx *c, uint32_t b)
+{
+    return gp_block_begin(c, b + 1) - gp_block_begin(c, b);
+}
+
+/* Bytes of a step's i-th block: as long as the block of IN or OUT that it names. */
+GP_DEV uint64_t gp_step_bytes(const gp_ctx *c, const gp_step *s, uint32_t i)
+{
+    const gp_ref *refs = c->refs + s->first;
+
+    GP_NO_UNROLL
+    for (uint32_t k = 0; c->p->cut && k < (uint32_t)s->nsrc + s->ndst; k++)
+        if (refs[k].buf != GP_SCRATCH)
+            return gp_block_bytes(c, refs[k].block + i);
+    return c->p->block_bytes;
+}
+
+#include "device/kernels/flagged.h"
+#include "device/kernels/move.h"
+#include "device/kernels/rare.h"
+
+/* --- a work -------------------------------------------------------------------------- */
+
+GP_DEV int gp_flagged_block(gp_ctx *c, const gp_step *s, uint32_t b, const int type, const int op)
+{
+    const int ll = s->proto == GP_LL;
+    const gp_span span = { 0, 0, gp_step_bytes(c, s, b), 0 };
+
+    if (s->op == GP_COPY)
+        return ll ? gp_ll_copy(c, s, b) : gp_ll128_copy(c, s, b);
+    if (type == GP_ANY)
+        return gp_rare_block(c, s, b, &span, 1, type, op);
+    if (type == GP_COPIES)
+        return 1;
+    if (s->nsrc <= 2)
+        return ll ? gp_ll_sum(c, s, b, 2, type, op) : gp_ll128_sum(c, s, b, 2, type, op);
+    return ll ? gp_ll_sum(c, s, b, 8, type, op) : gp_ll128_sum(c, s, b, 8, type, op);
+}
+
+GP_DEV int gp_simple_block(gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t b, const int type, const int op)
+{
+    gp_span span = gp_move_begin(c, s, piece, b);
+    const int fast = gp_all_aligned(c, s) && (s->op == GP_COPY || (type >= 0 && s->nsrc > 1 && s->nsrc <= 8));
+
+    if (fast && s->op == GP_COPY)
+        gp_move_copy(c, s, span);
+    else if (fast && type >= 0)
+        gp_move_reduce(c, s, span, type, op);
+    if (fast)
+        span = gp_move_rest(c, span);
+    if (s->op == GP_COPY)
+        return gp_rare_block(c, s, b, &span, 0, 0, GP_OP_COPY);
+    return type == GP_COPIES || gp_rare_block(c, s, b, &span, 0, type, op);
+}
+
+/* 0: give up. */
+GP_DEV int gp_do_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int flagged, const int type, const int op)
+{
+    int ok = 1;
+
+    if (s->op == GP_SIGNAL)
+        gp_signal(c, s, piece);
+    else if (s->op == GP_WAIT)
+        ok = gp_wait(c, s, piece);
+    else if (flagged)
+        ok = gp_flagged_begin(c, s);
+    GP_NO_UNROLL
+    for (uint32_t b = 0; ok && s->op <= GP_REDUCE && b < s->nblk; b++)
+        ok = flagged ? gp_flagged_block(c, s, b, type, op) : gp_simple_block(c, s, piece, b, type, op);
+    return ok;
+}
+
+GP_DEV int gp_do_steps(gp_ctx *c, const int flagged, const int type, const int op)
+{
+    const uint32_t first = c->p->pieced ? c->lane : 0, npieces = c->p->pieced ? c->p->npieces : 1;
+
+    GP_NO_UNROLL
+    for (uint32_t piece = first; piece < npieces; piece += c->nlanes)
+        GP_NO_UNROLL
+        for (uint32_t i = 0; i < c->p->nsteps; i++)
+            if (!gp_do_step(c, &c->steps[i], piece, flagged, type, op))
+                return 0;
+    return 1;
+}
+
+GP_DEV void gp_choose_plan(gp_ctx *c, uint32_t which)
+{
+    const unsigned char *base = (const unsigned char *)c->w;
+
+    c->p = &c->w->plan[which];
+    c->steps = (const gp_step *)(base + c->p->steps);
+    c->refs = (const gp_ref *)(base + c->p->refs);
+}
+
+/* All lanes of this rank have finished the turn before: only in a launch of several works. */
+GP_DEV int gp_wait_turn(gp_ctx *c)
+{
+    if (gp_tid() == 0)
+        while (gp_word_peek(&gp_state_of(c)->turn) != c->turn - 1)
+            if (gp_waits(c, c->f->rank))
+                break;
+    gp_sync();
+    return !gp_shared_peek(&c->sh->failed);
+}
+
+GP_DEV void gp_end_turn(const gp_ctx *c)
+{
+    gp_state *st = gp_state_of(c);
+
+    gp_sync_publish();
+    if (gp_tid())
+        return;
+    if (c->nlanes == 1 || gp_add_device(&st->arrived, 1) == c->nlanes - 1) {
+        st->arrived = 0;
+        gp_fence_system();
+        gp_word_poke(&st->turn, c->turn);
+    }
+}
+
+GP_DEV int gp_do_work(gp_ctx *c, const int flagged, const int type, const int op)
+{
+    if (c->lane == 0)
+        gp_announce(c);
+    gp_choose_plan(c, 0);
+    if (!flagged || (type == GP_ANY && c->w->op == GP_OP_PREMUL)) {
+        if (!gp_meet(c))
+            return 0;
+        if (!flagged && c->w->nplans > 1 && gp_shared_peek(&c->sh->staged))
+            gp_choose_plan(c, 1);
+    }
+    return gp_do_steps(c, flagged, type, op);
+}
+
+/* The kernel. Constants: flagged, whether its plans are LL and LL128; type and op, what its reductions are. */
+GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, const int flagged, const int type, const int op)
+{
+    gp_ctx ctx = { .f = f, .sh = sh, .lane = gp_bid(), .nlanes = f->nlanes, .nthreads = f->nthreads };
+    gp_state *st = (gp_state *)(uintptr_t)f->state;
+    uint32_t at = 0;
+
+    ctx.turn = gp_word_peek(&st->turn);
+    if (gp_tid() == 0) { /* the others look after the first barrier */
+        sh->failed = gp_word_peek(&st->failed);
+        sh->since_ms = 0;
+    }
+    GP_NO_UNROLL
+    for (uint32_t i = 0; i < f->nworks; i++) {
+        gp_ctx *c = &ctx;
+        c->w = (const gp_work *)(blob + at);
+        c->turn++;
+        if ((i && !gp_wait_turn(c)) || !gp_do_work(c, flagged, type, op))
+            return;
+        gp_end_turn(c);
+        at += c->w->nbytes;
+    }
+}
+
+#endif

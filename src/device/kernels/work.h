@@ -1,0 +1,139 @@
+#ifndef RCCLX_DEVICE_KERNELS_WORK_H
+#define RCCLX_DEVICE_KERNELS_WORK_H
+
+/* What a kernel is told: the one struct between the host, which fills it, and
+ * the kernels (run.h), which are its only readers. Plain C for every compiler.
+ *
+ *   window   device memory of a rank that all peers have mapped: headers, counters,
+ *            LL and LL128 slots, staging, pair FIFOs. Same layout on all ranks.
+ *   state    device memory of a rank that nobody else sees.
+ *   control  pinned host memory: the abort word, and what a kernel reports.
+ *   lane     a thread block: block l of every rank talks to block l of the others.
+ *   turn     counts a communicator's collectives; lives in `state`, so that graphs replay.
+ *   token    where a registered buffer is, as its owner says it to peers:
+ *            (registration + 1) << 48 | offset; 0: not registered with all peers;
+ *            GP_TOKEN_NONE: this rank has no such buffer in this operation.
+ *            map[rank][registration] turns it into an address here.
+ *
+ * A work is one collective: up to two plans for it (all buffers within reach of
+ * all, or not; which one runs is decided from the headers of all ranks, alike on
+ * all), as steps and operands like plan/plan.h's, made small. Works follow each
+ * other in `blob`: gp_work, its steps, its operands, padded to 8 bytes. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    GP_RANKS = 16,          /* ranks that reach each other */
+    GP_LANES = 64,          /* most thread blocks of a collective */
+    GP_RING = 4,            /* headers a rank may be ahead */
+    GP_REGS = 1024,         /* registrations of a rank at a time */
+    GP_LL_DATA = 8, GP_LL_UNIT = 16,       /* bytes of data in a unit of LL, and the unit */
+    GP_SMALL_BYTES = 1536, GP_LARGE_BYTES = 4096, /* arguments of kernels for flagged and for simple plans */
+};
+
+#define GP_TOKEN_NONE (~UINT64_C(0))
+#define GP_TOKEN(reg, offset) ((uint64_t)((reg) + 1) << 48 | (uint64_t)(offset))
+
+/* A flag word of LL, and of a header, for turn t: odd, so that fresh memory never matches. */
+#define GP_FLAG(turn) ((uint32_t)(turn) << 1 | 1u)
+/* A lane's counter: turn, piece, phase; only grows. */
+#define GP_MARK(turn, piece, phase) (((uint64_t)(turn) << 32) + ((uint64_t)(piece) << 10) + (uint64_t)(phase))
+
+/* Offsets in a window, bytes. gp_layout_make is the one budget table. */
+typedef struct {
+    uint32_t headers;   /* [GP_RING][GP_RANKS] of 64 bytes: 4 LL units of gp_header */
+    uint32_t counters;  /* [GP_LANES] of 128 bytes: uint64_t of each rank */
+    uint32_t pairs;     /* what send and receive use (pair.h) */
+    uint32_t ll;        /* [2] of ll_bytes: by turn; cut in as many slots as the plan has */
+    uint32_t ll128;     /* [2] of ll128_bytes */
+    uint32_t stage;     /* [GP_LANES] of stage_bytes: cut likewise */
+    uint32_t ll_bytes, ll128_bytes, stage_bytes, pair_bytes;
+    uint32_t total;
+} gp_layout;
+
+/* What a rank says when it starts an operation, pushed to every peer. */
+typedef struct {
+    uint64_t sig;       /* hash of kind, count, type, operator, root: equal on all ranks or the call is wrong */
+    uint64_t in, out;   /* tokens */
+    uint64_t scalar;    /* PREMUL */
+} gp_header;
+
+/* One operand: a block of a buffer of a rank. In SCRATCH a slot. */
+typedef struct { uint8_t buf, raw, rank, block; } gp_ref;
+enum { GP_IN, GP_OUT, GP_SCRATCH };                              /* as rcclx_buf */
+
+typedef struct {
+    uint8_t  op, proto, final, lag;
+    uint8_t  peer, phase;      /* peer: GP_ALL for every other rank */
+    uint8_t  nsrc, ndst, nblk, pad;
+    uint16_t first;            /* operand, of this plan */
+} gp_step;
+enum { GP_COPY, GP_REDUCE, GP_SIGNAL, GP_WAIT };                 /* as rcclx_step_op */
+enum { GP_SIMPLE, GP_LL, GP_LL128 };                             /* as rcclx_proto */
+enum { GP_OP_SUM, GP_OP_PROD, GP_OP_MAX, GP_OP_MIN, GP_OP_AVG, GP_OP_PREMUL, GP_OP_COPY }; /* as rcclx_redop */
+enum { GP_ALL = 0xff };
+
+typedef struct {
+    uint16_t steps, refs;      /* where they begin, bytes from the work */
+    uint8_t  nsteps, pieced;
+    uint8_t  nslots, cut;      /* scratch slots; rcclx_cut: 0 EVEN, 1 SPLIT */
+    uint32_t slot_bytes;       /* of one slot (a multiple of 128) */
+    uint32_t npieces;          /* pieced: in all; else 1 */
+    /* block b of IN and OUT is bytes [begin(b), begin(b+1)) of it:
+     * EVEN: begin(b) = b * block_bytes; SPLIT: 64 * (b * units + min(b, rest)), at most total_bytes */
+    uint64_t block_bytes, total_bytes, units;
+    uint32_t rest;
+    uint8_t  proto, pad[3];    /* of its data steps */
+} gp_plan;
+
+typedef struct {
+    uint16_t nbytes;           /* of this work with steps and operands: where the next begins */
+    uint8_t  kind, type, op, root;
+    uint8_t  credit;           /* LL: wait until the peers written to have begun the turn before */
+    uint8_t  nplans;           /* 1: only plan[0]; 2: plan[0] if all tokens are there, else plan[1] */
+    uint64_t sig, in, out;     /* in, out: addresses on this device */
+    uint64_t in_token, out_token, scalar;
+    uint64_t bias;             /* 0, or added to OUT at the end (same type) */
+    gp_plan  plan[2];
+} gp_work;
+
+/* Device memory of the rank alone; zeroed, then turn set by the host at init. */
+typedef struct {
+    uint32_t turn;             /* collectives finished */
+    uint32_t arrived;          /* lanes that have finished the current work */
+    uint32_t failed;           /* a lane has given up: the others follow */
+    uint32_t pad[13];
+} gp_state;
+
+typedef enum { GP_FINE, GP_ABORTED, GP_TIMED_OUT, GP_DIFFERS } gp_trouble;
+
+/* Pinned host memory. */
+typedef struct {
+    uint32_t abort;            /* the host: give up */
+    uint32_t trouble;          /* a kernel: gp_trouble; stored last */
+    uint32_t peer, turn, kind, lane;
+    uint64_t sig, peer_sig;
+    uint64_t waited_ns;
+    uint32_t started, finished; /* turns, for the watchdog: relaxed; lane 0 */
+} gp_control;
+
+typedef struct {
+    uint64_t  window[GP_RANKS]; /* as mapped on this device */
+    uint64_t  state, control, map; /* map: uint64_t [GP_RANKS][GP_REGS] in device memory */
+    uint64_t  timeout_ns;       /* 0: none */
+    gp_layout at;
+    uint8_t   rank, nranks, nworks, pad;
+    uint16_t  nlanes, nthreads;
+} gp_frame;
+
+/* The argument of a kernel whose plans are in LL or LL128, and of one for simple plans. */
+typedef struct { gp_frame frame; unsigned char blob[GP_SMALL_BYTES - sizeof(gp_frame)]; } gp_small;
+typedef struct { gp_frame frame; unsigned char blob[GP_LARGE_BYTES - sizeof(gp_frame)]; } gp_large;
+
+/* Kernels: for plans that only copy, for each sum that matters, for all the rest (type and
+ * operator switched inside; sums of more than 8 in a flagged protocol). Two of each:
+ * gp_<id>_flagged takes gp_small, gp_<id>_simple takes gp_large. */
+#define GP_KERNEL_LIST(X) X(copy) X(sum_f32) X(sum_bf16) X(sum_f16) X(any)
+
+#endif
