@@ -99,7 +99,7 @@ void rcclx_emu_function(void (*run)(const void *args), rcclx_gpu_fn *f)
 }
 
 /* Weak: a program of tests alone may have no kernels. */
-#pragma weak rcclx_emu_kernels
+
 
 static rcclx_status function(rcclx_gpu_fn *f, rcclx_gpu_module m, const char *name)
 {

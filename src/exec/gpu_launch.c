@@ -20,6 +20,7 @@ typedef struct {
     gp_large     args;
     size_t       used;
     int          nworks, nlanes;
+    bool         simple; /* no plan of it is flagged; else all are */
     rcclx_kernel kernel;
     void        *stream;
 } batch;
@@ -35,9 +36,9 @@ uint64_t rcclx_gpu_hash(const rcclx_op *op)
     return h ^ h >> 32;
 }
 
-static rcclx_kernel kernel_of(const rcclx_op *op)
+static rcclx_kernel kernel_of(const rcclx_op *op, const rcclx_ready *r)
 {
-    if (op->bias)
+    if (op->bias || r->rare)
         return RCCLX_KERNEL_any;
     if (!rcclx_kind_reduces(op->kind))
         return RCCLX_KERNEL_copy;
@@ -110,15 +111,14 @@ static void note(rcclx_team *t, const rcclx_op *op, uint32_t turn)
 static rcclx_status flush(rcclx_team *t, batch *b)
 {
     rcclx_gpu_team *g = t->gpu;
-    const bool large = b->used > sizeof(((gp_small *)0)->blob);
 
     if (!b->nworks)
         return RCCLX_OK;
     b->args.frame = g->frame;
     b->args.frame.nworks = (uint8_t)b->nworks;
     b->args.frame.nlanes = (uint16_t)b->nlanes;
-    const rcclx_status s = g->gpu->launch(g->kernel[b->kernel][large], (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,
-                                          large ? sizeof(gp_large) : sizeof(gp_small));
+    const rcclx_status s = g->gpu->launch(g->kernel[b->kernel][b->simple], (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,
+                                          b->simple ? sizeof(gp_large) : sizeof(gp_small));
     if (s == RCCLX_OK) {
         g->turn += (uint32_t)b->nworks;
         atomic_store_explicit(&t->area[t->rank]->device.posted, g->turn, memory_order_relaxed);
@@ -138,10 +138,13 @@ static rcclx_status add(rcclx_team *t, batch *b, const rcclx_op *op)
 
     RCCLX_TRY(rcclx_gpu_pick(&g->picker, op->kind, rcclx_kind_rooted(op->kind) ? op->root : 0,
                              op->count * rcclx_type_size(op->type), wide, &r, &nlanes));
-    if (b->nworks && (nlanes != b->nlanes || b->used + r->nbytes > sizeof(b->args.blob) || b->nworks == UINT8_MAX))
+    const bool simple = r->plan[0].shape.proto == RCCLX_PROTO_SIMPLE;
+    const size_t room = simple ? sizeof(((gp_large *)0)->blob) : sizeof(((gp_small *)0)->blob);
+    if (b->nworks && (nlanes != b->nlanes || simple != b->simple || b->used + r->nbytes > room || b->nworks == UINT8_MAX))
         RCCLX_TRY(flush(t, b));
+    b->simple = simple;
     RCCLX_TRY(fill(t, r, op, nlanes, (gp_work *)(void *)(b->args.blob + b->used)));
-    b->kernel = both(b->kernel, kernel_of(op));
+    b->kernel = both(b->kernel, kernel_of(op, r));
     b->nlanes = nlanes;
     b->used += r->nbytes;
     b->nworks++;

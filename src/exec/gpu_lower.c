@@ -21,6 +21,7 @@ _Static_assert(GP_IN == (int)RCCLX_IN && GP_OUT == (int)RCCLX_OUT && GP_SCRATCH 
 _Static_assert(GP_SIMPLE == (int)RCCLX_PROTO_SIMPLE && GP_LL == (int)RCCLX_PROTO_LL && GP_LL128 == (int)RCCLX_PROTO_LL128, "and protocols");
 _Static_assert((int)RCCLX_CUT_EVEN == 0 && (int)RCCLX_CUT_SPLIT == 1, "and cuts");
 
+enum { FLAGGED_MOST = 8 };                /* sources that the kernels of sums take at once */
 enum { LINE = 64, WAVES_BYTES = 1024 }; /* LL128: what a wave writes at once, on any GPU */
 
 static size_t padded(size_t n)
@@ -80,6 +81,10 @@ static void put(rcclx_ready *r, int k, const rcclx_algo *a, const rcclx_plan *p,
     to->nsteps = (uint8_t)p->nsteps;
     to->pieced = p->pieced;
     to->cut = p->cut;
+    to->proto = p->proto;
+    for (uint32_t i = 0; i < p->nsteps; i++)
+        r->rare |= p->steps[i].op == RCCLX_STEP_REDUCE && p->steps[i].proto != RCCLX_PROTO_SIMPLE &&
+                   (p->steps[i].nsrc < 2 || p->steps[i].nsrc > FLAGGED_MOST);
     to->nslots = (uint8_t)(p->nslots ? p->nslots : 1);
     to->steps = *end;
     *end = (uint16_t)(*end + put_steps(p, r->work + *end));
@@ -115,7 +120,8 @@ static rcclx_status build(pair *p, const rcclx_shape *s)
         }
         nbytes += plan_bytes(plan);
     }
-    return nbytes <= sizeof(((gp_large *)0)->blob) ? RCCLX_OK : RCCLX_UNSUPPORTED;
+    const size_t room = p->plan[0].proto == RCCLX_PROTO_SIMPLE ? sizeof(((gp_large *)0)->blob) : sizeof(((gp_small *)0)->blob);
+    return nbytes <= room ? RCCLX_OK : RCCLX_UNSUPPORTED;
 }
 
 static void fini(pair *p)

@@ -101,7 +101,7 @@ static rcclx_status make_memory(rcclx_team *t)
 static rcclx_status load_kernels(rcclx_team *t)
 {
     static const char *const names[RCCLX_KERNEL_COUNT][2] = {
-#define X(id) { "gp_" #id "_small", "gp_" #id "_large" },
+#define X(id) { "gp_" #id "_flagged", "gp_" #id "_simple" },
         GP_KERNEL_LIST(X)
 #undef X
     };

@@ -14,7 +14,7 @@
 #include "exec/runner.h"
 #include "transport/window.h"
 
-/* The kernels, two sizes of arguments each. */
+/* The kernels, each for flagged and for simple plans. */
 typedef enum {
 #define X(id) RCCLX_KERNEL_##id,
     GP_KERNEL_LIST(X)
@@ -43,6 +43,7 @@ typedef struct {
     rcclx_ready_plan plan[2];
     int      nplans;
     bool     reads, writes;  /* peers read my IN, write my OUT, in plan 0 */
+    bool     rare;           /* it has sums that only the kernel `any` does */
     bool     apart;          /* plan 0 needs IN and OUT apart */
     uint16_t nbytes;
     _Alignas(8) unsigned char work[]; /* gp_work, steps, operands; nbytes */
@@ -116,7 +117,7 @@ struct rcclx_gpu_team {
     gp_control      *control;  /* pinned; by atomic accesses */
     gp_state        *seen;     /* pinned, behind control: a copy of state */
     rcclx_gpu_module module;
-    rcclx_gpu_fn     kernel[RCCLX_KERNEL_COUNT][2];
+    rcclx_gpu_fn     kernel[RCCLX_KERNEL_COUNT][2]; /* flagged, simple */
     rcclx_gpu_stream stream;   /* own */
     gp_frame         frame;    /* all but nworks and nlanes */
     uint32_t         start;

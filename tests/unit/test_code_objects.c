@@ -5,7 +5,7 @@
 
 #include <elf.h>
 
-#define NAMES(id) "gp_" #id "_small", "gp_" #id "_large",
+#define NAMES(id) "gp_" #id "_flagged", "gp_" #id "_simple",
 static const char *const kernels[] = {GP_KERNEL_LIST(NAMES)};
 
 enum { ELF_CUDA = 190, ELF_AMDGPU = 224 };
