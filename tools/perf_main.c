@@ -80,11 +80,12 @@ static int help(const perf_config *c)
         printf(" %s", op->word);
     fputs(c->tests ? "" : "\n\n", stdout);
     tool_options_print(stdout, c->tests ? tests_options : perf_options);
-    fputs(c->tests ? "\nDefaults: -b 32M -e 32M, one rank" : "\nDefaults: -b 8 -e 16M -f 2, as many ranks as cores",
+    fputs(c->tests ? "\nDefaults: -b 32M -e 32M, one rank" : "\nDefaults: -b 8 -e 16M -f 2, as many ranks as GPUs, else as cores,",
           stdout);
-    fputs(" unless started by torchrun, mpirun, srun or\n"
-          "rcclx run, whose rank this process then is. Environment: NCCL_TESTS_MIN_BW=x fails the run\n"
-          "if the average bus bandwidth is below 0.9 x.\n"
+    fputs(" unless started by torchrun,\n"
+          "mpirun, srun or rcclx run, whose rank this process then is. --device, else RCCLX_DEVICE,\n"
+          "else what is there says where buffers lie. NCCL_TESTS_MIN_BW=x in the environment fails\n"
+          "the run if the average bus bandwidth is below 0.9 x.\n"
           "\n"
           "Exit codes: 0 right; 1 wrong results or too slow; 2 bad command line; 3 a library or the\n"
           "system refused; 124 time-out; 128 + n a rank was killed by signal n.\n",
