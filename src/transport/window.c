@@ -141,13 +141,14 @@ static rcclx_status too_late(const rcclx_windows *w, const rcclx_peer *peer, int
 {
     for (int r = 0; r < w->nranks; r++)
         if (atomic_load(&w->area[r]->state) == RCCLX_WINDOW_ABSENT)
-            return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has not opened its device after %.0f s; is it "
-                              "stopped, or was it started without a GPU?", w->rank, w->nranks, r, peer[r].pid, timeout);
+            return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has not opened its device after %.0f s; is "
+                              "it stopped, or was it started without a GPU?", w->rank, w->nranks, r, peer[r].pid, timeout);
     if (late == w->rank)
-        return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has sent no handle of its device's memory after %.0f s; "
-                          "is it stopped, or in another network namespace (container)?", w->rank, w->nranks, of, peer[of].pid, timeout);
-    return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has not mapped the device memory of rank %d after %.0f s; "
-                      "is one of them stopped, or in another network namespace (container)?", w->rank, w->nranks, late,
+        return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has sent no handle of its device's memory after "
+                          "%.0f s; is it stopped, or in another network namespace (container)?", w->rank, w->nranks, of,
+                          peer[of].pid, timeout);
+    return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has not mapped the device memory of rank %d after "
+                      "%.0f s; is one of them stopped, or in another network namespace (container)?", w->rank, w->nranks, late,
                       peer[late].pid, of, timeout);
 }
 
@@ -160,12 +161,12 @@ static rcclx_status look_up(const rcclx_windows *w, const rcclx_windows_args *a,
         if (r == w->rank)
             continue;
         if (atomic_load_explicit(&w->area[r]->state, memory_order_acquire) == RCCLX_WINDOW_FAILED)
-            return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d (pid %d) could not share its device's memory: %.400s",
-                              w->rank, w->nranks, r, a->peer[r].pid, w->area[r]->failure);
+            return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d (pid %d) could not share its device's memory: "
+                              "%.400s", w->rank, w->nranks, r, a->peer[r].pid, w->area[r]->failure);
         if (!rcclx_life_dead(a->peer[r].life) || all_answered(w, &late, &of) == RCCLX_OK)
             continue;
-        return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d (pid %d) has ended while device %d and its own were to share "
-                          "memory; see what it printed", w->rank, w->nranks, r, a->peer[r].pid, w->device);
+        return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d (pid %d) has ended while device %d and its own were to "
+                          "share memory; see what it printed", w->rank, w->nranks, r, a->peer[r].pid, w->device);
     }
     if (a->timeout > 0 && (double)(rcclx_clock_ns() - began) * 1e-9 > a->timeout)
         return too_late(w, a->peer, late, of, a->timeout);

@@ -44,7 +44,7 @@ void         rcclx_windows_close(rcclx_windows *w);  /* local; takes NULL */
 
 /* The rank's window as this device sees it, own included; NULL: out of reach. */
 char *rcclx_windows_at(const rcclx_windows *w, int rank);
-void *rcclx_windows_map(const rcclx_windows *w);             /* device memory: uint64_t [GP_RANKS][GP_REGS], see kernels/work.h "token" */
+void *rcclx_windows_map(const rcclx_windows *w);             /* on the device: uint64_t [GP_RANKS][GP_REGS]; work.h, "token" */
 bool  rcclx_windows_reach(const rcclx_windows *w, int rank); /* mapped here? */
 bool  rcclx_windows_whole(const rcclx_windows *w);           /* all ranks have mapped all others: the same answer on every rank */
 const char *rcclx_windows_why(const rcclx_windows *w);       /* "" or why not (some rank's reason, where this one has none) */

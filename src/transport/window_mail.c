@@ -93,7 +93,8 @@ static int first_fd(struct msghdr *m)
     int first = -1;
 
     for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
-        const size_t n = h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS ? (h->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+        const bool files = h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS;
+        const size_t n = files ? (h->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
         for (size_t i = 0; i < n; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(h) + i * sizeof(fd), sizeof(fd));

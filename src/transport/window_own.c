@@ -231,8 +231,8 @@ static rcclx_status share(rcclx_windows *w, const rcclx_gpu_pointer *p, uint64_t
     rcclx_shared *s = *out = unused(w);
 
     if (!s)
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: %d allocations are registered, or were and some peer still has them "
-                          "mapped; deregister some first", w->rank, GP_REGS);
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: %d allocations are registered, or were and some peer still has "
+                          "them mapped; deregister some first", w->rank, GP_REGS);
     *s = (rcclx_shared){
         .state = RCCLX_SHARED_LIVE, .generation = s->generation % GENERATIONS + 1, .way = way,
         .base = base, .nbytes = h->nbytes, .alloc = p->base, .serial = p->serial,
@@ -244,8 +244,8 @@ static rcclx_status share(rcclx_windows *w, const rcclx_gpu_pointer *p, uint64_t
 }
 
 /* What a peer would map: the whole allocation, or as much of it as one handle covers. */
-static rcclx_status export_it(const rcclx_windows *w, const void *ptr, size_t nbytes, const rcclx_gpu_pointer *p, rcclx_gpu_handle *h,
-                              rcclx_way *way)
+static rcclx_status export_it(const rcclx_windows *w, const void *ptr, size_t nbytes, const rcclx_gpu_pointer *p,
+                              rcclx_gpu_handle *h, rcclx_way *way)
 {
     bool others = false;
 
@@ -266,8 +266,9 @@ static rcclx_status export_it(const rcclx_windows *w, const void *ptr, size_t nb
         return RCCLX_OK;
     if (h->fd >= 0)
         close(h->fd);
-    return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: %zu bytes at %p reach beyond what one handle covers (%llu bytes); register "
-                      "memory of ncclMemAlloc, or each part by itself", w->rank, nbytes, ptr, (unsigned long long)h->nbytes);
+    return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: %zu bytes at %p reach beyond what one handle covers (%llu bytes); "
+                      "register memory of ncclMemAlloc, or each part by itself", w->rank, nbytes, ptr,
+                      (unsigned long long)h->nbytes);
 }
 
 static rcclx_status look(const rcclx_windows *w, const void *ptr, size_t nbytes, rcclx_gpu_pointer *p)
@@ -279,15 +280,18 @@ static rcclx_status look(const rcclx_windows *w, const void *ptr, size_t nbytes,
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: register: %p is host memory, but this communicator is on device %d; register "
                           "device memory, best of ncclMemAlloc", w->rank, ptr, w->device);
     if (p->place == RCCLX_AT_MANAGED)
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: %p is managed memory, which moves and cannot be mapped by peers; "
-                          "register memory of ncclMemAlloc", w->rank, ptr);
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: %p is managed memory, which moves and cannot be mapped by "
+                          "peers; register memory of ncclMemAlloc", w->rank, ptr);
     if (p->device != w->device)
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: register: %p lies on device %d, but this communicator is on device %d; is the "
-                          "right device current when it is allocated?", w->rank, ptr, p->device, w->device);
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: register: %p lies on device %d, but this communicator is on device %d; is "
+                          "the right device current when it is allocated?", w->rank, ptr, p->device, w->device);
+    if (!p->nbytes)
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: %s does not say which allocation %p lies in; register memory of "
+                          "ncclMemAlloc", w->rank, w->gpu->about, ptr);
     const uint64_t left = p->base + p->nbytes - (uint64_t)(uintptr_t)ptr;
     if (nbytes > left)
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: %zu bytes at %p, but its allocation ends after %llu; register each "
-                          "allocation by itself", w->rank, nbytes, ptr, (unsigned long long)left);
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: %zu bytes at %p, but its allocation ends after %llu; register "
+                          "each allocation by itself", w->rank, nbytes, ptr, (unsigned long long)left);
     return RCCLX_OK;
 }
 
@@ -374,7 +378,8 @@ rcclx_status rcclx_windows_deregister(rcclx_windows *w, int reg)
     }
     pthread_mutex_unlock(&w->lock);
     if (!r)
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: deregister: there is no registration %d; was it deregistered before?", w->rank, reg);
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: deregister: there is no registration %d; was it deregistered before?",
+                          w->rank, reg);
     return RCCLX_OK;
 }
 

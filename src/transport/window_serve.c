@@ -67,9 +67,11 @@ static rcclx_status map_window(rcclx_windows *w, const rcclx_letter *l, int fd)
 
     if (!rcclx_window_local(w, from)) {
         if (l->offset > l->nbytes || w->nbytes > l->nbytes - l->offset)
-            return RCCLX_FAIL(RCCLX_INTERNAL, "it has %llu bytes, not %llu", (unsigned long long)l->nbytes, (unsigned long long)w->nbytes);
+            return RCCLX_FAIL(RCCLX_INTERNAL, "it has %llu bytes, not %llu", (unsigned long long)l->nbytes,
+                              (unsigned long long)w->nbytes);
         if (!reaches(w, l->pci))
-            return RCCLX_FAIL(RCCLX_UNSUPPORTED, "device %d cannot load and store memory of the device at %.24s", w->device, l->pci);
+            return RCCLX_FAIL(RCCLX_UNSUPPORTED, "device %d cannot load and store memory of the device at %.24s", w->device,
+                              l->pci);
         RCCLX_TRY(import(w, l, fd, &w->imported[from]));
         w->at[from] = (char *)w->imported[from] + l->offset;
         return RCCLX_OK;
