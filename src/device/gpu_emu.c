@@ -98,13 +98,10 @@ void rcclx_emu_function(void (*run)(const void *args), rcclx_gpu_fn *f)
     *f = entry.f;
 }
 
-/* Weak: a program of tests alone may have no kernels. */
-
-
 static rcclx_status function(rcclx_gpu_fn *f, rcclx_gpu_module m, const char *name)
 {
     (void)m;
-    for (const rcclx_emu_kernel *k = rcclx_emu_kernels; k && k->name; k++) {
+    for (const rcclx_emu_kernel *k = rcclx_emu_kernels; k->name; k++) {
         if (strcmp(k->name, name))
             continue;
         rcclx_emu_function(k->run, f);
