@@ -162,7 +162,8 @@ static void separate(emu_state *e, const char *text)
         int a, b, n = 0;
         if (sscanf(at, "%d-%d%n", &a, &b, &n) != 2 || a < 0 || b < 0 || a >= RCCLX_GPU_MAX || b >= RCCLX_GPU_MAX ||
             (at[n] && at[n] != ',')) {
-            RCCLX_ALERT("RCCLX_EMU_UNREACHABLE=%s is ignored from \"%s\" on: pairs of devices are wanted, as in 0-1,2-3", text, at);
+            RCCLX_ALERT("RCCLX_EMU_UNREACHABLE=%s is ignored from \"%s\" on: pairs of devices are wanted, as in 0-1,2-3", text,
+                        at);
             return;
         }
         e->devices[a].unreachable |= UINT64_C(1) << b;

@@ -156,7 +156,7 @@ static bool prepare(rcclx_fiber *f, char *top)
         return true;
     c->uc_stack.ss_sp = (void *)(uintptr_t)f->stack;
     c->uc_stack.ss_size = f->nbytes;
-    makecontext(c, (void (*)(void))(void *)first, 2, (unsigned)(self >> 16 >> 16), (unsigned)self);
+    makecontext(c, (void (*)(void))(uintptr_t)first, 2, (unsigned)(self >> 16 >> 16), (unsigned)self);
     return true;
 }
 

@@ -45,8 +45,8 @@ rcclx_status rcclx_emu_unsafe(const char *call)
         if (c->thread == &captures)
             c->spoilt = call;
     pthread_mutex_unlock(&e->capturing);
-    return RCCLX_FAIL(RCCLX_SYSTEM, "emu: %s: not permitted while this thread captures a stream, and the capture is lost; call it "
-                      "between relax and unrelax, or before the capture", call);
+    return RCCLX_FAIL(RCCLX_SYSTEM, "emu: %s: not permitted while this thread captures a stream, and the capture is lost; "
+                      "call it between relax and unrelax, or before the capture", call);
 }
 
 rcclx_status rcclx_emu_spoil(emu_stream *s, const char *call)

@@ -260,7 +260,7 @@ rcclx_status rcclx_emu_share(void *ptr)
     if (p.place != RCCLX_AT_DEVICE)
         return RCCLX_FAIL(RCCLX_SYSTEM, "emu: share: %p is not memory of a device", ptr);
     if (!e->gpu.reaches(here, p.device))
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "emu: share: device %d cannot reach memory of device %d (RCCLX_EMU_UNREACHABLE)", here,
-                          p.device);
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "emu: share: device %d cannot reach memory of device %d (RCCLX_EMU_UNREACHABLE)",
+                          here, p.device);
     return RCCLX_OK;
 }

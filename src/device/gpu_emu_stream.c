@@ -357,8 +357,8 @@ static rcclx_status same_device(const char *call, int device, const emu_stream *
 {
     if (device == s->device)
         return RCCLX_OK;
-    return RCCLX_FAIL(RCCLX_SYSTEM, "emu: %s: of device %d in a stream of device %d; enter the stream's device first", call, device,
-                      s->device);
+    return RCCLX_FAIL(RCCLX_SYSTEM, "emu: %s: of device %d in a stream of device %d; enter the stream's device first", call,
+                      device, s->device);
 }
 
 rcclx_status rcclx_emu_launch(rcclx_gpu_fn f, unsigned blocks, unsigned threads, rcclx_gpu_stream handle, const void *args,

@@ -57,6 +57,18 @@ static void use(int device)
     OK(gpu()->enter(&s, device));
 }
 
+/* Streams destroyed with work in them go a little later. */
+static size_t held_at_rest(void)
+{
+    size_t held;
+
+    do {
+        held = rcclx_mem_held();
+        usleep(20000);
+    } while (held != rcclx_mem_held());
+    return held;
+}
+
 /* ---- other processes: before this one has threads */
 
 typedef struct { uint32_t *mine, *theirs; uint32_t rounds; uint64_t *failed; } spin_args;
@@ -369,7 +381,7 @@ TEST(two_streams_spin_on_each_other)
     OK(g->free_host(failed));
 }
 
-enum { RING = 8 };
+enum { RING = 8, LOOKERS = SLOW ? 8 : 32 };
 
 typedef struct { uint32_t *flags; uint32_t rank, rounds; uint64_t *failed; } ring_args;
 
@@ -385,7 +397,7 @@ static void ring(const void *p)
     for (uint32_t r = 1; r <= a->rounds; r++) {
         const uint32_t want = a->rank ? r : r - 1;
         bool late = false;
-        while (!late && gp_emu_ballot(peek(theirs) >= want) != UINT32_MAX) {
+        while (!late && gp_emu_ballot(peek(theirs) >= want) != UINT32_MAX >> (32 - LOOKERS)) {
             gp_emu_nap();
             late = gp_emu_ballot(gp_emu_ticks() > until) != 0;
         }
@@ -411,7 +423,7 @@ TEST(eight_ranks_of_eight_blocks_on_few_cores)
         const ring_args a = { flags, r, rounds, failed };
         use((int)r % g->count);
         MUST(g->stream_create(&s[r]));
-        OK(launch(ring, RING, 32, s[r], &a, sizeof(a)));
+        OK(launch(ring, RING, LOOKERS, s[r], &a, sizeof(a)));
     }
     for (uint32_t r = 0; r < RING; r++) {
         OK(g->stream_sync(s[r]));
@@ -440,7 +452,7 @@ static void count(const void *p)
 TEST(sixty_four_blocks_of_512_lanes)
 {
     const rcclx_gpu *g = gpu();
-    const unsigned   blocks = SLOW ? 4 : 64;
+    const unsigned   blocks = SLOW ? 1 : 64;
     void *sum;
 
     MUST(g->alloc(&sum, 4, false));
@@ -453,34 +465,41 @@ TEST(sixty_four_blocks_of_512_lanes)
     OK(g->free(sum));
 }
 
-typedef struct { double *out; } sum_args;
+typedef struct { uint64_t *out; } values_args;
 
-/* Values in registers, in callee-saved ones too, outlive the switch. */
+static uint64_t mix(uint64_t x)
+{
+    return (x ^ x >> 29) * UINT64_C(0xbf58476d1ce4e5b9) + 1;
+}
+
+/* More values than there are registers, those that calls keep included, outlive the switches. */
 static void many_values(const void *p)
 {
-    const sum_args *a = p;
-    const double    t = gp_emu_tid();
-    double v[24];
-    uint64_t w[12];
+    const values_args *v = p;
+    const uint32_t tid = gp_emu_tid();
+    uint64_t a = tid, b = tid * 3u, c = tid * 5u, d = tid * 7u, e = tid * 9u, f = tid * 11u, g = tid * 13u;
+    double   x = tid;
 
-    for (int i = 0; i < 24; i++)
-        v[i] = t * i;
-    for (int i = 0; i < 12; i++)
-        w[i] = gp_emu_tid() * 7u + (unsigned)i;
     for (int r = 0; r < 10; r++) {
         gp_emu_nap();
-        for (int i = 0; i < 24; i++)
-            v[i] += 1;
+        a = mix(a), b = mix(b), c = mix(c), d = mix(d);
         gp_emu_sync();
-        for (int i = 0; i < 12; i++)
-            w[i] += 2;
+        e = mix(e), f = mix(f), g = mix(g), x += 0.5;
     }
-    double sum = 0;
-    for (int i = 0; i < 24; i++)
-        sum += v[i];
-    for (int i = 0; i < 12; i++)
-        sum += (double)w[i];
-    a->out[gp_emu_tid()] = sum;
+    v->out[tid] = a ^ b ^ c ^ d ^ e ^ f ^ g ^ (uint64_t)x;
+}
+
+static uint64_t without_switches(uint32_t tid)
+{
+    uint64_t all = tid + 5;
+
+    for (uint32_t k = 1; k <= 13; k += 2) {
+        uint64_t v = tid * k;
+        for (int r = 0; r < 10; r++)
+            v = mix(v);
+        all ^= v;
+    }
+    return all;
 }
 
 TEST(a_lane_keeps_its_values)
@@ -489,14 +508,38 @@ TEST(a_lane_keeps_its_values)
     void *out;
 
     MUST(g->alloc(&out, 64 * 8, false));
-    const sum_args a = { out };
+    const values_args a = { out };
     OK(launch(many_values, 1, 64, NULL, &a, sizeof(a)));
     OK(g->stream_sync(NULL));
-    for (int t = 0; t < 64; t++) {
-        const double want = t * 276 + 240 + 12 * (t * 7) + 66 + 240;
-        CHECK(a.out[t] == want, "lane %d: %g, not %g", t, a.out[t], want);
-    }
+    for (uint32_t t = 0; t < 64; t++)
+        CHECK(a.out[t] == without_switches(t), "lane %u: %llx", t, (unsigned long long)a.out[t]);
     OK(g->free(out));
+}
+
+/* The others wait at the barrier already when the last lane returns. */
+static void leave_late(const void *p)
+{
+    const count_args *a = p;
+
+    for (int r = 0; gp_emu_tid() == 63 && r < 5; r++)
+        gp_emu_nap();
+    if (gp_emu_tid() == 63)
+        return;
+    gp_emu_sync();
+    __atomic_fetch_add(a->sum, 1, __ATOMIC_RELAXED);
+}
+
+TEST(who_has_returned_counts_as_arrived)
+{
+    const rcclx_gpu *g = gpu();
+    void *sum;
+
+    MUST(g->alloc(&sum, 4, false));
+    const count_args a = { sum };
+    OK(launch(leave_late, 2, 64, NULL, &a, sizeof(a)));
+    OK(g->stream_sync(NULL));
+    CHECK(*a.sum == 2 * 63, "%u", *a.sum);
+    OK(g->free(sum));
 }
 
 /* ---- streams and events */
@@ -559,7 +602,7 @@ TEST(work_of_a_stream_keeps_its_order)
 TEST(a_stream_with_work_may_be_destroyed)
 {
     const rcclx_gpu *g = gpu();
-    const size_t     held = rcclx_mem_held();
+    const size_t     held = held_at_rest();
     rcclx_gpu_stream s;
     void *mem, *gate;
 
@@ -617,7 +660,7 @@ static void add(const void *p)
 TEST(a_graph_runs_again_and_again)
 {
     const rcclx_gpu *g = gpu();
-    const size_t     held = rcclx_mem_held();
+    const size_t     held = held_at_rest();
     rcclx_gpu_stream s;
     rcclx_gpu_graph  x;
     uint64_t         id = 9, id2 = 0;
@@ -665,6 +708,7 @@ TEST(a_graph_runs_again_and_again)
 TEST(branches_of_a_graph_run_at_the_same_time)
 {
     const rcclx_gpu *g = gpu();
+    const size_t     held = held_at_rest();
     rcclx_gpu_stream s[2];
     rcclx_gpu_event  fork, join;
     rcclx_gpu_graph  x;
@@ -682,19 +726,15 @@ TEST(branches_of_a_graph_run_at_the_same_time)
     OK(g->event_record(fork, s[0]));
     OK(g->stream_wait(s[1], fork));
     for (int i = 0; i < 2; i++) {
-        const spin_args a = { flags[i], flags[1 - i], 10, failed };
         use(i);
         OK(g->capture_id(s[i], &ids[i]));
         OK(g->fill(flags[i], 0, 1, s[i]));
-        if (i == 1) { /* both flags are zero before either kernel begins */
-            OK(g->event_record(join, s[1]));
-            OK(g->stream_wait(s[0], join));
-            use(0);
-            OK(g->event_record(fork, s[0]));
-            OK(g->stream_wait(s[1], fork));
-        }
-        (void)a;
     }
+    OK(g->event_record(join, s[1])); /* both flags are zero before either kernel begins */
+    OK(g->stream_wait(s[0], join));
+    use(0);
+    OK(g->event_record(fork, s[0]));
+    OK(g->stream_wait(s[1], fork));
     CHECK(ids[0] == ids[1] && ids[0], "captures %llu and %llu", (unsigned long long)ids[0], (unsigned long long)ids[1]);
     for (int i = 0; i < 2; i++) {
         const spin_args a = { flags[i], flags[1 - i], 10, failed };
@@ -721,6 +761,7 @@ TEST(branches_of_a_graph_run_at_the_same_time)
     OK(g->event_destroy(fork));
     OK(g->event_destroy(join));
     OK(g->free_host(failed));
+    CHECK(WAIT_FOR(rcclx_mem_held() == held, 5), "%zu blocks more than before", rcclx_mem_held() - held);
 }
 
 static void begin_and_spoil(const rcclx_gpu *g, rcclx_gpu_stream s, rcclx_status (*spoil)(const rcclx_gpu *, rcclx_gpu_stream),
@@ -843,6 +884,66 @@ TEST(memory_runs_out)
     CHECK(after == left, "%zu left, not %zu", after, left);
 }
 
+/* Everything once; what fails is passed over, and what was made is given back. */
+static int do_all(const rcclx_gpu *g)
+{
+    rcclx_gpu_stream s = NULL, t = NULL;
+    rcclx_gpu_event  e = NULL;
+    rcclx_gpu_graph  x = NULL;
+    uint32_t word = 0;
+    void    *p = NULL, *host = NULL;
+    int      bad = g->alloc(&p, 8, false) != RCCLX_OK;
+
+    bad += g->alloc_host(&host, 4) != RCCLX_OK;
+    bad += g->event_create(&e, false) != RCCLX_OK;
+    bad += g->stream_create(&s) != RCCLX_OK;
+    bad += g->stream_create(&t) != RCCLX_OK;
+    if (!bad) {
+        const add_args a = { p, 1 };
+        bad += g->capture_begin(s) != RCCLX_OK;
+        bad += launch(add, 1, 1, s, &a, sizeof(a)) != RCCLX_OK;
+        bad += g->event_record(e, s) != RCCLX_OK;
+        bad += g->stream_wait(t, e) != RCCLX_OK;
+        bad += g->fill((uint32_t *)p + 1, 1, 1, t) != RCCLX_OK; /* a word of its own: a capture that fails runs at once */
+        bad += g->event_record(e, t) != RCCLX_OK;
+        bad += g->stream_wait(s, e) != RCCLX_OK;
+        bad += g->capture_end(s, &x) != RCCLX_OK;
+        if (x)
+            bad += g->graph_launch(x, s) != RCCLX_OK;
+        bad += g->copy(&word, p, 4, s) != RCCLX_OK;
+        bad += g->stream_sync(s) != RCCLX_OK;
+        bad += g->stream_sync(t) != RCCLX_OK;
+    }
+    bad += g->device_sync() != RCCLX_OK;
+    g->graph_destroy(x);
+    g->event_destroy(e);
+    if (s)
+        g->stream_destroy(s);
+    if (t)
+        g->stream_destroy(t);
+    g->free(p);
+    g->free_host(host);
+    return bad;
+}
+
+TEST(each_allocation_fails_once)
+{
+    const rcclx_gpu *g = gpu();
+    const size_t     held = held_at_rest();
+    const int        fds = check_count_fds();
+    int n = 0, bad = 1;
+
+    use(0);
+    for (; bad && n < 200; n++) {
+        rcclx_mem_fail_after(n);
+        bad = do_all(g);
+        rcclx_mem_fail_after(-1);
+        CHECK(WAIT_FOR(rcclx_mem_held() == held, 5), "without allocation %d: %zu blocks more", n, rcclx_mem_held() - held);
+        CHECK(check_count_fds() == fds, "without allocation %d: %d descriptors, not %d", n, check_count_fds(), fds);
+    }
+    CHECK(n > 20 && !bad, "%d allocations", n);
+}
+
 TEST(about_the_devices)
 {
     const rcclx_gpu *g = gpu();
@@ -856,6 +957,9 @@ TEST(about_the_devices)
     CHECK(!strcmp(i.arch, "host") && i.wave == 32 && i.fd_handles && i.sms >= 64, "%s", i.arch);
     OK(g->load(&m, 0));
     REFUSED(RCCLX_SYSTEM, g->function(&f, m, "no_such_kernel"), "no_such_kernel");
+    for (const rcclx_emu_kernel *k = rcclx_emu_kernels; k->name; k++)
+        OK(g->function(&f, m, k->name));
+    CHECK(rcclx_emu_kernels[0].name, "no kernels");
     rcclx_emu_function(count, &f);
     OK(g->occupancy(f, 512, &blocks));
     CHECK(blocks == 1, "%d", blocks);
