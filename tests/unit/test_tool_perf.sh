@@ -208,6 +208,24 @@ is "says why" says err 'the default stream .* cannot be captured'
 is "our own library in a file" ends 3 "$rcclx" perf all_reduce -n 1 --device emu --lib "$bin/../lib/libnccl.so.2"
 is "would have GPUs of its own" says err 'would emulate GPUs of its own'
 
+# --- our own library on emulated GPUs
+
+ours() {
+    RCCLX_EMU_DEVICES=4 timeout 100 "$rcclx" perf "$@" --device emu --iters 2 --repeats 2 -w 1
+}
+is "two GPUs, eager" ends 0 ours all_reduce -n 2 -b 1K -e 16K -f 16
+is "each with its own" says out '^#  Rank  1 .* device  1 \[ffff:01:00\.0\] Emulated GPU 1$'
+is "registered memory of the library" says out '^# buffers: ncclMemAlloc, ncclCommRegister$'
+is "graphs, windows" ends 0 ours all_gather -n 2 -b 1K -e 16K -f 16 -G 2 -R 2
+is "ordinary memory" ends 0 ours reduce_scatter -n 2 -b 1K -e 16K -f 16 -R 0
+is "several GPUs of one thread, graphs" ends 0 ours all_reduce -n 1 -g 2 -b 1K -e 1K -G 1
+is "in threads, groups of calls" ends 0 ours all_reduce -n 1 -t 2 -b 1K -e 1K -m 2 -z 1
+is "under a launcher" ends 0 env RCCLX_EMU_DEVICES=4 "$rcclx" run -n 2 "$rcclx" perf all_gather --device emu -b 1K -e 1K \
+    --iters 1 --repeats 1 -w 0 -G 1
+is "one table, two devices" [ "$(grep -cE '^#  Rank  [01] .* device  [01] \[ffff' "$folder/out")" = 2 ]
+is "as many ranks as devices" ends 0 ours broadcast -b 64 -e 64
+is "four" says out '^#  Rank  3 .* device  3 '
+
 # --- bad command lines: bad WHAT-IT-SAYS ARGUMENTS...
 
 bad() {
