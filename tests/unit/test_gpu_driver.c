@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 static char why[256];
 static standin *seen;
@@ -291,6 +292,10 @@ EACH(out_of_memory_says_so)
                                                        : "hipMemCreate on device 1 failed: hipErrorOutOfMemory (2)");
     SAYS(rcclx_last_error(), "(2): out of memory; free memory");
     CHECK(!seen->last_errors, "left an error for the user: %d", seen->last_errors);
+    rcclx_mem_fail_after(0); /* the host's */
+    CHECK(hip_plain(g) || (g->alloc(&p, 100, false) == RCCLX_NOMEM && !p), "allocated");
+    rcclx_mem_fail_after(-1);
+    CHECK(seen->creates == seen->releases && !seen->mapped, "%d handles, %d released", seen->creates, seen->releases);
     g->leave(&a);
 }
 
@@ -416,7 +421,10 @@ TEST(memory_is_shared_between_processes)
         for (int plain = 0; plain < 2; plain++) {
             pair t = { .plain = plain };
             CASE("%s, %s", drivers[which].name, plain ? "flags" : "data") {
+                const struct timeval patience = { .tv_sec = (time_t)(10 * check_scale()) }; /* for one that has crashed */
                 REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, t.sockets) == 0, "%s", strerror(errno));
+                for (int i = 0; i < 2; i++)
+                    setsockopt(t.sockets[i], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
                 CHECK(run_ranks_as_processes(2, share_rank, &t) == 0, "a process failed");
                 close(t.sockets[0]);
                 close(t.sockets[1]);
@@ -630,21 +638,23 @@ ALONE(a_forked_child_is_refused)
     FINE(g->current(&device));
 }
 
+typedef struct { const char *path; const rcclx_gpu *got[8]; } opening;
+
 static int open_thread(int rank, int n, void *arg)
 {
+    opening *o = arg;
     char text[64];
 
     (void)n;
-    ((const rcclx_gpu **)arg)[rank] = rcclx_gpu_open_at(RCCLX_GPU_CUDA, path_of("cuda"), text, sizeof(text));
+    o->got[rank] = rcclx_gpu_open_at(RCCLX_GPU_CUDA, o->path, text, sizeof(text));
     return 0;
 }
 
 ALONE(threads_get_the_same_driver)
 {
-    const rcclx_gpu *got[8] = { 0 };
+    opening o = { .path = path_of("cuda") };
 
-    path_of("cuda");
-    run_ranks_as_threads(8, open_thread, got);
+    CHECK(run_ranks_as_threads(8, open_thread, &o) == 0, "threads failed");
     for (int i = 0; i < 8; i++)
-        CHECK(got[i] && got[i] == got[0], "thread %d", i);
+        CHECK(o.got[i] && o.got[i] == o.got[0], "thread %d", i);
 }
