@@ -87,7 +87,7 @@ def commands():
         lines += re.findall(r"^    (\S.*)$", text[page], re.M) + re.findall(r"`([^`\n]+)`", prose(page))
         for line in lines:
             line = re.sub(r"(^|\s)#\s.*", "", line).strip()
-            for word in re.findall(r"^make ((?!-)\w+)", line):
+            for word in re.findall(r"^make ((?!-)[\w-]+)(?!\S*=)", line):
                 found += 1
                 if word not in made:
                     yield f"{page}: `{line}`: make has no target {word}"
