@@ -185,7 +185,9 @@ void rcclx_team_drain(rcclx_team *t)
 
 void rcclx_team_stop(rcclx_team *t)
 {
-    if (t->segment.head && t->runner && !atomic_load(&t->broken) && !atomic_load(&t->aborted))
+    /* a rank that was never READY has said why */
+    if (t->segment.head && t->runner && !atomic_load(&t->broken) && !atomic_load(&t->aborted) &&
+        atomic_load(&t->area[t->rank]->ident.state) == RCCLX_RANK_READY)
         tell(t, RCCLX_RANK_CLOSED, RCCLX_OK, "", t->rank);
     rcclx_gpu_team_destroy(t);
     rcclx_runner_destroy(t);
