@@ -52,7 +52,8 @@ typedef struct {
     int            graph, repeats; /* graph launches in a measurement (0: no graph); measurements of a side */
     bool           cputime, timestamp, memory, dirty, plain, bind, json;
     double         timeout_s;
-    const char    *json_file, *device, *lib, *vs[PERF_SIDES - 1];
+    const char    *json_file, *device, *lib;
+    char          *vs[PERF_SIDES - 1]; /* owned */
     int            nvs;
     int            kind; /* PERF_HOST or rcclx_gpu_kind, once found out */
 } perf_config;

@@ -192,7 +192,9 @@ static int set_vs(const tool_args *a, perf_config *c)
 
     if (c->nvs == PERF_SIDES - 1)
         return refuse(a, "three other libraries are the most");
-    c->vs[c->nvs++] = how < 0 ? a->value : strndup(a->value, (size_t)(colon - a->value));
+    c->vs[c->nvs++] = strndup(a->value, how < 0 ? strlen(a->value) : (size_t)(colon - a->value));
+    if (!c->vs[c->nvs - 1])
+        return tool_fail(a->who, "out of memory");
     if (how >= 0)
         c->registration[c->nvs] = how;
     return TOOL_OK;
@@ -296,7 +298,7 @@ int tool_perf(int argc, char **argv, const char *collective)
                      .null_stream = -1, .average = -1, .registration = {-1, -1, -1, -1}, .repeats = 7, .kind = PERF_HOST};
     tool_args   a = {.who = "perf", .options = perf_options, .argc = argc, .argv = argv, .at = 1};
     bool        min_given = false, max_given = false;
-    int         id, code = TOOL_OK;
+    int         id = TOOL_ARGS_END, code = TOOL_OK;
 
     if (collective) {
         c.tests  = true;
@@ -309,16 +311,16 @@ int tool_perf(int argc, char **argv, const char *collective)
                               collective);
         a.options = tests_options;
     }
-    while (code == TOOL_OK && (id = tool_args_next(&a)) != TOOL_ARGS_END) {
-        if (id == TOOL_ARGS_BAD)
-            return TOOL_USAGE;
-        if (id == OPT_HELP)
-            return help(&c);
+    while (code == TOOL_OK && (id = tool_args_next(&a)) != TOOL_ARGS_END && id != OPT_HELP) {
         min_given |= id == 'b';
         max_given |= id == 'e';
-        code = id == TOOL_ARGS_WORD ? set_collective(&a, &c) : set(&a, &c, id);
+        code = id == TOOL_ARGS_BAD ? TOOL_USAGE : id == TOOL_ARGS_WORD ? set_collective(&a, &c) : set(&a, &c, id);
     }
-    if (code == TOOL_OK)
-        code = check("perf", &c, min_given, max_given);
-    return code == TOOL_OK ? perf_launch(&c) : code;
+    if (code == TOOL_OK && id == OPT_HELP)
+        code = help(&c);
+    else if (code == TOOL_OK && (code = check("perf", &c, min_given, max_given)) == TOOL_OK)
+        code = perf_launch(&c);
+    for (int i = 0; i < c.nvs; i++)
+        free(c.vs[i]);
+    return code;
 }
