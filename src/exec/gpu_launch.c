@@ -79,7 +79,7 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
     const size_t nbytes = op->count * rcclx_type_size(op->type);
     const rcclx_plan *plan = &r->plan[0].shape;
 
-    memcpy(w, r->work, r->nbytes);
+    memcpy(w, r->work, plan->proto == RCCLX_PROTO_SIMPLE ? r->nbytes : sizeof(*w));
     w->type = (uint8_t)op->type;
     w->op = (uint8_t)op->op;
     w->sig = rcclx_gpu_hash(op);
@@ -88,6 +88,10 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
     w->credit = plan->pushes && (g->owes || g->graphs);
     g->owes = rcclx_plan_owes_credit(plan, op->count, rcclx_type_size(op->type));
     say_where(t, r, op, w);
+    if (plan->proto != RCCLX_PROTO_SIMPLE) {
+        rcclx_ready_aim(r, &g->frame, nbytes, w);
+        return RCCLX_OK;
+    }
     for (int k = 0; k < r->nplans; k++)
         if (!rcclx_ready_number(r, k, &g->picker.at, nbytes, nlanes, &w->plan[k]))
             return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s: %zu bytes are too many pieces to be staged; split the message, or register "
@@ -117,6 +121,7 @@ static rcclx_status flush(rcclx_team *t, batch *b)
     b->args.frame = g->frame;
     b->args.frame.nworks = (uint8_t)b->nworks;
     b->args.frame.nlanes = (uint16_t)b->nlanes;
+    b->args.frame.nbytes = (uint32_t)(sizeof(gp_frame) + b->used);
     const rcclx_status s = g->gpu->launch(g->kernel[b->kernel][b->simple], (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,
                                           b->simple ? sizeof(gp_large) : sizeof(gp_small));
     if (s == RCCLX_OK) {

@@ -6,6 +6,9 @@
  *   gp_work | plan[0] | plan[1] | steps 0 | operands 0 | steps 1 | operands 1 |
  *             ^ counts, lengths and addresses are filled in at every launch
  *
+ * In a flagged plan all addresses are known here, and small messages have no time for
+ * a kernel to work them out: its steps and operands are written at the launch, aimed.
+ *
  * What peers do with this rank's buffers decides what they must be told of them:
  * every rank's plan is looked at once. */
 #include "exec/gpu_team.h"
@@ -34,14 +37,20 @@ static size_t plan_bytes(const rcclx_plan *p)
     return padded(p->nsteps * sizeof(gp_step)) + padded(p->nrefs * sizeof(gp_ref));
 }
 
+/* The same as a kernel gets it. */
+static size_t sent_bytes(const rcclx_plan *p)
+{
+    return p->proto == RCCLX_PROTO_SIMPLE ? plan_bytes(p) : p->nsteps * sizeof(gp_flagged) + p->nrefs * sizeof(uint64_t);
+}
+
 /* Do all numbers fit their small fields? */
 static bool fits(const rcclx_plan *p)
 {
     bool ok = p->nsteps <= UINT8_MAX && p->nrefs <= UINT16_MAX && p->nslots <= UINT8_MAX && p->cut != RCCLX_CUT_TABLE;
 
     for (uint32_t i = 0; i < p->nsteps; i++)
-        ok &= p->steps[i].phase <= UINT8_MAX && p->steps[i].nsrc <= GP_RANKS && p->steps[i].ndst <= 2 * GP_RANKS &&
-              p->steps[i].nblk <= UINT8_MAX;
+        ok &= (p->proto == RCCLX_PROTO_SIMPLE || p->steps[i].nblk == 1) && p->steps[i].phase <= UINT8_MAX &&
+              p->steps[i].nsrc <= GP_RANKS && p->steps[i].ndst <= 2 * GP_RANKS && p->steps[i].nblk <= UINT8_MAX;
     for (uint32_t i = 0; i < p->nrefs; i++)
         ok &= p->refs[i].block <= UINT8_MAX;
     return ok;
@@ -92,13 +101,35 @@ static void put(rcclx_ready *r, int k, const rcclx_algo *a, const rcclx_plan *p,
     *end = (uint16_t)(*end + put_refs(p, r->work + *end));
 }
 
-/* What a peer's plan does with this rank's buffers. */
+/* Does a plan put something into a rank's slot? */
+static bool fills(const rcclx_plan *p, int rank, int slot)
+{
+    for (uint32_t i = 0; i < p->nsteps; i++) {
+        const rcclx_step *s = &p->steps[i];
+        for (uint32_t k = s->first + s->nsrc; k < s->first + s->nsrc + s->ndst; k++)
+            if (p->refs[k].buf == RCCLX_SCRATCH && p->refs[k].rank == rank && slot >= p->refs[k].block &&
+                slot < p->refs[k].block + s->nblk)
+                return true;
+    }
+    return false;
+}
+
+/* What a peer's plan does with this rank's buffers, and which slots of this rank it fills: a kernel
+ * that waits for one wants to know whom it waits for. */
 static void look_at(rcclx_ready *r, const rcclx_plan *p, int me)
 {
+    gp_plan *to = &((gp_work *)(void *)r->work)->plan[0];
+    const gp_step *steps = (const gp_step *)(const void *)(r->work + to->steps);
+    gp_ref *refs = (gp_ref *)(void *)(r->work + to->refs);
+
     for (uint32_t i = 0; i < p->nrefs; i++) {
         r->reads |= p->refs[i].buf == RCCLX_IN && p->refs[i].rank == me;
         r->writes |= p->refs[i].buf == RCCLX_OUT && p->refs[i].rank == me;
     }
+    for (uint32_t i = 0; r->plan[0].shape.pushes && i < to->nsteps; i++)
+        for (uint32_t k = steps[i].first; k < steps[i].first + (uint32_t)steps[i].nsrc; k++)
+            if (refs[k].buf == GP_SCRATCH && fills(p, me, refs[k].block))
+                refs[k].rank = (uint8_t)p->shape.rank;
 }
 
 typedef struct { const rcclx_algo *algo[2]; rcclx_plan plan[2]; int n; } pair;
@@ -118,7 +149,7 @@ static rcclx_status build(pair *p, const rcclx_shape *s)
             p->n++;
             return RCCLX_UNSUPPORTED;
         }
-        nbytes += plan_bytes(plan);
+        nbytes += sent_bytes(plan);
     }
     const size_t room = p->plan[0].proto == RCCLX_PROTO_SIMPLE ? sizeof(((gp_large *)0)->blob) : sizeof(((gp_small *)0)->blob);
     return nbytes <= room ? RCCLX_OK : RCCLX_UNSUPPORTED;
@@ -161,10 +192,10 @@ static rcclx_status make(rcclx_ready **out, const rcclx_shape *s, const pair *p)
     for (int k = 0; k < p->n; k++)
         put(r, k, p->algo[k], &p->plan[k], &end);
     r->nplans = p->n;
-    r->nbytes = end;
+    r->nbytes = p->plan[0].proto == RCCLX_PROTO_SIMPLE ? end : (uint16_t)(sizeof(gp_work) + sent_bytes(&p->plan[0]));
     r->apart = p->algo[0]->flags & RCCLX_NEEDS_APART && s->kind == RCCLX_ALL_TO_ALL;
     gp_work *w = (gp_work *)(void *)r->work;
-    w->nbytes = end;
+    w->nbytes = r->nbytes;
     w->kind = (uint8_t)s->kind;
     w->root = (uint8_t)s->root;
     w->nplans = (uint8_t)p->n;
@@ -256,4 +287,70 @@ bool rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t
         to->rest = (uint32_t)(lines % p->nblocks);
     }
     return npieces < RCCLX_MARK_PIECES;
+}
+
+/* --- flagged plans ------------------------------------------------------------------- */
+
+typedef struct {
+    const gp_frame *f;
+    const gp_work  *w;
+    size_t          slot;    /* bytes of one */
+    uint64_t        region;  /* of the slots in a window */
+} range;
+
+static uint64_t block_begin(const gp_plan *p, uint32_t b)
+{
+    if (p->cut == RCCLX_CUT_EVEN)
+        return b * p->block_bytes;
+    const uint64_t at = LINE * (b * p->units + (b < p->rest ? b : p->rest));
+    return at < p->total_bytes ? at : p->total_bytes;
+}
+
+/* A slot lies in its owner's window; that of a source is this rank's, and names who fills it. */
+static uint64_t spot(const range *a, const gp_ref *ref, bool source)
+{
+    const gp_work *w = a->w;
+
+    if (ref->buf == GP_SCRATCH)
+        return GP_SPOT(a->f->window[source ? a->f->rank : ref->rank] + a->region + ref->block * a->slot, ref->rank, 1);
+    return GP_SPOT((ref->buf == GP_IN ? w->in : w->out) + block_begin(&w->plan[0], ref->block), ref->rank, 0);
+}
+
+static void aim_step(const range *a, const gp_step *s, const gp_ref *refs, gp_flagged *to, uint64_t *spots)
+{
+    const gp_plan *p = &a->w->plan[0];
+
+    *to = (gp_flagged){ .op = s->op, .nsrc = s->nsrc, .ndst = s->ndst, .final = s->final, .own = GP_ALL, .first = s->first,
+                        .nbytes = p->block_bytes };
+    for (uint32_t k = 0; k < (uint32_t)s->nsrc + s->ndst; k++) {
+        const gp_ref *ref = &refs[s->first + k];
+        spots[s->first + k] = spot(a, ref, k < s->nsrc);
+        if (ref->buf != GP_SCRATCH && p->cut != RCCLX_CUT_EVEN)
+            to->nbytes = block_begin(p, ref->block + 1u) - block_begin(p, ref->block);
+        if (k >= s->nsrc)
+            continue;
+        if (ref->buf == GP_SCRATCH)
+            to->waits = 1;
+        else
+            to->own = (uint8_t)k;
+    }
+}
+
+void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_work *w)
+{
+    const gp_work *as = (const gp_work *)(const void *)r->work;
+    const gp_step *steps = (const gp_step *)(const void *)(r->work + as->plan[0].steps);
+    const gp_ref *refs = (const gp_ref *)(const void *)(r->work + as->plan[0].refs);
+    const bool ll = as->plan[0].proto == GP_LL;
+    gp_plan *p = &w->plan[0];
+    const range a = { f, w, slot_bytes(&r->plan[0].shape, &f->at), ll ? f->at.ll : f->at.ll128 };
+
+    rcclx_ready_number(r, 0, &f->at, nbytes, 1, p);
+    p->slot_bytes = ll ? f->at.ll_bytes : f->at.ll128_bytes;
+    p->steps = sizeof(gp_work);
+    p->refs = (uint16_t)(p->steps + p->nsteps * sizeof(gp_flagged));
+    gp_flagged *to = (gp_flagged *)(void *)((unsigned char *)w + p->steps);
+    uint64_t *spots = (uint64_t *)(void *)((unsigned char *)w + p->refs);
+    for (uint32_t i = 0; i < p->nsteps; i++)
+        aim_step(&a, &steps[i], refs, &to[i], spots);
 }

@@ -45,8 +45,8 @@ typedef struct {
     bool     reads, writes;  /* peers read my IN, write my OUT, in plan 0 */
     bool     rare;           /* it has sums that only the kernel `any` does */
     bool     apart;          /* plan 0 needs IN and OUT apart */
-    uint16_t nbytes;
-    _Alignas(8) unsigned char work[]; /* gp_work, steps, operands; nbytes */
+    uint16_t nbytes;         /* of the work as a kernel gets it */
+    _Alignas(8) unsigned char work[]; /* gp_work, steps, operands */
 } rcclx_ready;
 
 /* behind: the plan for buffers out of reach, or NULL. To be freed with rcclx_mem_free. */
@@ -55,6 +55,8 @@ rcclx_status rcclx_ready_make(rcclx_ready **r, const rcclx_shape *s, const rcclx
 size_t       rcclx_ready_longest(const rcclx_ready *r, int k, size_t nbytes);
 /* Bytes of a slot of plan k: data it takes, flags left out; 0: the plan has none. */
 size_t       rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsigned line);
+/* Make the work of a flagged plan: its numbers, lengths and addresses. windows, at and rank are the frame's. */
+void         rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_work *w);
 /* Fill plan k's numbers in. false: too many pieces. */
 bool         rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t nbytes, int nlanes, gp_plan *p);
 
@@ -115,7 +117,7 @@ struct rcclx_gpu_team {
     rcclx_windows   *windows;
     gp_state        *state;    /* device memory */
     gp_control      *control;  /* pinned; by atomic accesses */
-    gp_state        *seen;     /* pinned, behind control: a copy of state */
+    gp_state        *seen;     /* pinned, behind control: [2] copies of state; the poster's, the watch's */
     rcclx_gpu_module module;
     rcclx_gpu_fn     kernel[RCCLX_KERNEL_COUNT][2]; /* flagged, simple */
     rcclx_gpu_stream stream;   /* own */
@@ -127,7 +129,7 @@ struct rcclx_gpu_team {
     rcclx_gpu_tail   eager, captured;
     uint64_t         capture;  /* that the operation being posted belongs to; 0: none */
     bool             many;     /* operations came on more than one stream: each leaves an event behind */
-    bool             graphs;   /* something was captured: turns no longer say what has run */
+    _Atomic bool     graphs;   /* something was captured: turns no longer say what has run */
     bool             paired;   /* messages have been handed out: they have no turns */
     bool             stuck;    /* kernels did not leave in time: their memory is given up */
     bool             owes;     /* the last operation owes credit */
@@ -146,6 +148,10 @@ struct rcclx_gpu_team {
 /* gpu_launch.c. The chain's operations are this team's; their stream is `stream`. */
 rcclx_status rcclx_gpu_post(rcclx_team *t, const rcclx_task *chain, void *stream);
 uint64_t     rcclx_gpu_hash(const rcclx_op *op);
+
+/* Ask the device, by a copy on the team's own stream, which turns it has begun and finished. who: 0 with
+ * the lock held, 1 the watch. false: it does not answer. */
+bool         rcclx_gpu_turns(rcclx_gpu_team *g, int who, uint32_t *started, uint32_t *finished);
 
 /* gpu_order.c: one strong order over streams; around every launch. */
 rcclx_status rcclx_gpu_follow(rcclx_gpu_team *g, void *stream);

@@ -23,72 +23,36 @@ GP_DEV uint32_t gp_flag2(const gp_ctx *c)
     return GP_FLAG(c->turn) ^ (uint32_t)(c->w->sig ^ c->w->sig >> 32);
 }
 
-/* An operand of a step: where its block begins, and whether it is a slot of this turn's set. */
-typedef struct {
-    char *at;
-    int   is_slot;
-} gp_spot;
-
-/* The slots of a rank for this turn. */
-GP_DEV char *gp_slots_of(const gp_ctx *c, uint32_t rank)
+/* Where an operand's block begins in this turn. */
+GP_DEV char *gp_spot_at(const gp_ctx *c, uint64_t spot)
 {
-    return c->p->proto == GP_LL ? gp_window(c, rank) + c->f->at.ll + (c->turn & 1) * c->f->at.ll_bytes
-                                : gp_window(c, rank) + c->f->at.ll128 + (c->turn & 1) * c->f->at.ll128_bytes;
-}
-
-/* Which source of a REDUCE is this rank's own buffer: no more than one is, as the checker knows. */
-GP_DEV uint32_t gp_own_source(const gp_ctx *c, const gp_step *s)
-{
-    uint32_t own = GP_RANKS;
-
-    GP_NO_UNROLL
-    for (uint32_t k = 0; k < s->nsrc; k++)
-        if (c->refs[s->first + k].buf != GP_SCRATCH)
-            own = k;
-    return own;
-}
-
-GP_DEV gp_spot gp_spot_of(const gp_ctx *c, const gp_ref *ref, uint32_t block)
-{
-    gp_spot spot;
-
-    spot.is_slot = ref->buf == GP_SCRATCH;
-    spot.at = spot.is_slot ? gp_slots_of(c, ref->rank) + (ref->block + block) * c->p->slot_bytes
-                           : (char *)(uintptr_t)(ref->buf == GP_IN ? c->w->in : c->w->out) + gp_block_begin(c, ref->block + block);
-    return spot;
+    return (char *)(uintptr_t)(GP_SPOT_AT(spot) + (GP_SPOT_SLOT(spot) & c->turn) * c->p->slot_bytes);
 }
 
 /* Before pushing: the peers written to have begun the turn before. */
-GP_DEV int gp_credit(gp_ctx *c, const gp_step *s)
+GP_DEV int gp_credit(gp_ctx *c, const gp_flagged *s)
 {
     const uint32_t k = gp_tid();
     uint64_t x;
 
-    if (!c->w->credit)
-        return 1;
     if (k < s->ndst) {
-        const gp_ref *ref = c->refs + s->first + s->nsrc + k;
-        if (ref->buf == GP_SCRATCH && ref->rank != c->f->rank)
-            (void)gp_header_wait(c, ref->rank, c->turn - 1, 0, &x);
+        const uint64_t spot = c->spots[s->first + s->nsrc + k];
+        if (GP_SPOT_SLOT(spot) && GP_SPOT_RANK(spot) != c->f->rank)
+            (void)gp_header_wait(c, GP_SPOT_RANK(spot), c->turn - 1, 0, &x);
     }
     gp_sync();
     return !gp_shared_peek(&c->sh->failed);
 }
 
 /* Before a step: the first barrier of a kernel comes before the first wait. */
-GP_DEV int gp_flagged_begin(gp_ctx *c, const gp_step *s)
+GP_DEV int gp_flagged_begin(gp_ctx *c, const gp_flagged *s)
 {
-    const gp_ref *refs = c->refs + s->first;
-
-    GP_NO_UNROLL
-    for (uint32_t k = 0; k < s->nsrc; k++)
-        if (refs[k].buf == GP_SCRATCH) {
-            gp_sync();
-            if (gp_shared_peek(&c->sh->failed))
-                return 0;
-            break;
-        }
-    return gp_credit(c, s);
+    if (s->waits) {
+        gp_sync();
+        if (gp_shared_peek(&c->sh->failed))
+            return 0;
+    }
+    return !c->w->credit || gp_credit(c, s);
 }
 
 /* --- LL ---------------------------------------------------------------------------- */
@@ -125,88 +89,73 @@ GP_DEV void gp_store8(char *p, uint64_t x, uint64_t n)
     }
 }
 
-GP_DEV void gp_ll_put(gp_ctx *c, const gp_step *s, uint32_t block, uint64_t i, uint64_t left, uint64_t x)
+GP_DEV void gp_ll_put(const gp_ctx *c, const gp_flagged *s, uint64_t i, uint64_t left, uint64_t x)
 {
-    const gp_ref *dst = c->refs + s->first + s->nsrc;
+    const uint64_t *dst = c->spots + s->first + s->nsrc;
 
     GP_NO_UNROLL
     for (uint32_t m = 0; m < s->ndst; m++) {
-        const gp_spot spot = gp_spot_of(c, &dst[m], block);
-        if (spot.is_slot)
-            gp_ll_store(spot.at + i * GP_LL_UNIT, (uint32_t)x, (uint32_t)(x >> 32), GP_FLAG(c->turn), gp_flag2(c));
+        char *at = gp_spot_at(c, dst[m]);
+        if (GP_SPOT_SLOT(dst[m]))
+            gp_ll_store(at + i * GP_LL_UNIT, (uint32_t)x, (uint32_t)(x >> 32), GP_FLAG(c->turn), gp_flag2(c));
         else
-            gp_store8(spot.at + i * GP_LL_DATA, x, left);
+            gp_store8(at + i * GP_LL_DATA, x, left);
     }
 }
 
 /* A look at unit i of a source. 1: it is here. */
-GP_DEV int gp_ll_take(const gp_ctx *c, const gp_spot *spot, uint64_t i, uint64_t left, uint64_t *x)
+GP_DEV int gp_ll_take(const gp_ctx *c, uint64_t spot, uint64_t i, uint64_t left, uint64_t *x)
 {
+    const char *at = gp_spot_at(c, spot);
     uint32_t v[4];
 
-    if (!spot->is_slot) {
-        *x = gp_load8(spot->at + i * GP_LL_DATA, left);
+    if (!GP_SPOT_SLOT(spot)) {
+        *x = gp_load8(at + i * GP_LL_DATA, left);
         return 1;
     }
-    gp_ll_load(spot->at + i * GP_LL_UNIT, v);
+    gp_ll_load(at + i * GP_LL_UNIT, v);
     *x = v[0] | (uint64_t)v[2] << 32;
     return v[1] == GP_FLAG(c->turn) && v[3] == gp_flag2(c);
 }
 
-GP_DEV int gp_ll_copy(gp_ctx *c, const gp_step *s, uint32_t block)
+GP_DEV int gp_ll_copy(gp_ctx *c, const gp_flagged *s)
 {
-    const gp_ref *src = c->refs + s->first;
-    const uint64_t nbytes = gp_step_bytes(c, s, block), step = (uint64_t)c->nlanes * c->nthreads;
-    const gp_spot spot = gp_spot_of(c, src, block);
+    const uint64_t src = c->spots[s->first], step = (uint64_t)c->nlanes * c->nthreads;
 
     GP_NO_UNROLL
-    for (uint64_t i = (uint64_t)c->lane * c->nthreads + gp_tid(); i * GP_LL_DATA < nbytes; i += step) {
-        const uint64_t left = nbytes - i * GP_LL_DATA;
+    for (uint64_t i = (uint64_t)c->lane * c->nthreads + gp_tid(); i * GP_LL_DATA < s->nbytes; i += step) {
+        const uint64_t left = s->nbytes - i * GP_LL_DATA;
         uint64_t x;
-        while (!gp_ll_take(c, &spot, i, left, &x))
-            if (gp_waits(c, src->rank))
+        while (!gp_ll_take(c, src, i, left, &x))
+            if (gp_waits(c, GP_SPOT_RANK(src)))
                 return 0;
-        gp_ll_put(c, s, block, i, left, x);
+        gp_ll_put(c, s, i, left, x);
     }
     return 1;
 }
 
-/* The unit of slot k. 1: it is here. */
-GP_DEV int gp_ll_look(const gp_ctx *c, const char *at, uint32_t slot, uint64_t *x)
+/* A sum, with all sources in registers at a time: K, a constant, at least nsrc. All that
+ * are not mine are asked for together, as often as one is missing. */
+GP_DEV int gp_ll_sum(gp_ctx *c, const gp_flagged *s, const int K, const int type, const int op)
 {
-    uint32_t v[4];
-
-    gp_ll_load(at + (uint64_t)slot * c->p->slot_bytes, v);
-    *x = v[0] | (uint64_t)v[2] << 32;
-    return v[1] == GP_FLAG(c->turn) && v[3] == gp_flag2(c);
-}
-
-/* A block of a sum, with all sources in registers at a time: K, a constant, at least nsrc.
- * All that are not mine are asked for together, as often as one is missing. */
-GP_DEV int gp_ll_sum(gp_ctx *c, const gp_step *s, uint32_t block, const int K, const int type, const int op)
-{
-    const gp_ref *src = c->refs + s->first;
-    const uint64_t nbytes = gp_step_bytes(c, s, block), step = (uint64_t)c->nlanes * c->nthreads;
-    const uint32_t own = gp_own_source(c, s);
-    const gp_spot mine = gp_spot_of(c, &src[own < s->nsrc ? own : 0], block);
-    const char *slots = gp_slots_of(c, c->f->rank);
+    const uint64_t *src = c->spots + s->first, step = (uint64_t)c->nlanes * c->nthreads;
+    const uint32_t own = s->own;
 
     GP_NO_UNROLL
-    for (uint64_t i = (uint64_t)c->lane * c->nthreads + gp_tid(); i * GP_LL_DATA < nbytes; i += step) {
-        const uint64_t left = nbytes - i * GP_LL_DATA;
-        const uint64_t local = own < s->nsrc ? gp_load8(mine.at + i * GP_LL_DATA, left) : 0;
+    for (uint64_t i = (uint64_t)c->lane * c->nthreads + gp_tid(); i * GP_LL_DATA < s->nbytes; i += step) {
+        const uint64_t left = s->nbytes - i * GP_LL_DATA;
+        const uint64_t local = own < s->nsrc ? gp_load8(gp_spot_at(c, src[own]) + i * GP_LL_DATA, left) : 0;
         uint64_t x[8];
         gp_acc acc;
         for (;;) {
             uint32_t late = GP_RANKS;
             GP_UNROLL
             for (int k = 0; k < K; k++)
-                if (k < s->nsrc && (uint32_t)k != own &&
-                    !gp_ll_look(c, slots + i * GP_LL_UNIT, src[k].block + block, &x[k]))
+                if (k < s->nsrc && (uint32_t)k != own && !gp_ll_take(c, src[k] | UINT64_C(1) << 63, i, left, &x[k]))
                     late = (uint32_t)k;
             if (late == GP_RANKS)
                 break;
-            if (gp_waits(c, src[late].rank))
+            if (gp_waits(c, GP_SPOT_RANK(src[late])))
                 return 0;
         }
         GP_UNROLL
@@ -218,7 +167,7 @@ GP_DEV int gp_ll_sum(gp_ctx *c, const gp_step *s, uint32_t block, const int K, c
                 gp_acc_next(&acc, type, op, gp_v4_make((uint32_t)y, (uint32_t)(y >> 32), 0, 0), 0, 0);
         }
         const gp_v4 y = gp_acc_last(&acc, type, op, 0);
-        gp_ll_put(c, s, block, i, left, gp_get(y, 0) | (uint64_t)gp_get(y, 1) << 32);
+        gp_ll_put(c, s, i, left, gp_get(y, 0) | (uint64_t)gp_get(y, 1) << 32);
     }
     return 1;
 }
@@ -279,18 +228,18 @@ GP_DEV uint32_t gp_wave_index(const gp_ctx *c)
     return c->lane * (c->nthreads / GP_WAVE) + gp_tid() / GP_WAVE;
 }
 
-GP_DEV void gp_lines_put(const gp_ctx *c, const gp_step *s, uint32_t block, const gp_line_at *l, gp_v4 x)
+GP_DEV void gp_lines_put(const gp_ctx *c, const gp_flagged *s, const gp_line_at *l, gp_v4 x)
 {
-    const gp_ref *dst = c->refs + s->first + s->nsrc;
+    const uint64_t *dst = c->spots + s->first + s->nsrc;
     const gp_v4 flags = gp_v4_make(GP_FLAG(c->turn), gp_flag2(c), GP_FLAG(c->turn), gp_flag2(c));
 
     GP_NO_UNROLL
     for (uint32_t m = 0; m < s->ndst; m++) {
-        const gp_spot spot = gp_spot_of(c, &dst[m], block);
-        if (spot.is_slot)
-            gp_line_store(spot.at + l->slot, l->is_flag ? flags : x, l->is_flag);
+        char *at = gp_spot_at(c, dst[m]);
+        if (GP_SPOT_SLOT(dst[m]))
+            gp_line_store(at + l->slot, l->is_flag ? flags : x, l->is_flag);
         else
-            gp_store16(spot.at + l->data, x, l->left);
+            gp_store16(at + l->data, x, l->left);
     }
 }
 
@@ -302,61 +251,54 @@ GP_DEV int gp_line_right(const gp_ctx *c, gp_v4 v)
 }
 
 /* A lane's part of a source. 1: for all it can see the line is here (the flag lane sees it). */
-GP_DEV int gp_line_take(const gp_ctx *c, const gp_spot *spot, const gp_line_at *l, gp_v4 *v)
+GP_DEV int gp_line_take(const gp_ctx *c, uint64_t spot, const gp_line_at *l, gp_v4 *v)
 {
-    if (!spot->is_slot) {
-        *v = gp_load16(spot->at + l->data, l->left);
+    if (!GP_SPOT_SLOT(spot)) {
+        *v = gp_load16(gp_spot_at(c, spot) + l->data, l->left);
         return 1;
     }
-    *v = gp_line_load(spot->at + l->slot, l->is_flag);
+    *v = gp_line_load(gp_spot_at(c, spot) + l->slot, l->is_flag);
     return !l->is_flag || gp_line_right(c, *v);
 }
 
-GP_DEV int gp_ll128_copy(gp_ctx *c, const gp_step *s, uint32_t block)
+GP_DEV int gp_ll128_copy(gp_ctx *c, const gp_flagged *s)
 {
-    const gp_ref *src = c->refs + s->first;
-    const uint64_t nbytes = gp_step_bytes(c, s, block), ngroups = gp_groups(nbytes);
+    const uint64_t src = c->spots[s->first], ngroups = gp_groups(s->nbytes);
     const uint32_t nwaves = c->nlanes * (c->nthreads / GP_WAVE);
-    const gp_spot spot = gp_spot_of(c, src, block);
 
     GP_NO_UNROLL
     for (uint64_t group = gp_wave_index(c); group < ngroups; group += nwaves) {
-        const gp_line_at l = gp_line_of(group, nbytes);
+        const gp_line_at l = gp_line_of(group, s->nbytes);
         gp_v4 v;
-        while (gp_ballot(!gp_line_take(c, &spot, &l, &v)))
-            if (gp_ballot(gp_waits(c, src->rank)))
+        while (gp_ballot(!gp_line_take(c, src, &l, &v)))
+            if (gp_ballot(gp_waits(c, GP_SPOT_RANK(src))))
                 return 0;
-        gp_lines_put(c, s, block, &l, v);
+        gp_lines_put(c, s, &l, v);
     }
     return 1;
 }
 
-GP_DEV int gp_ll128_sum(gp_ctx *c, const gp_step *s, uint32_t block, const int K, const int type, const int op)
+GP_DEV int gp_ll128_sum(gp_ctx *c, const gp_flagged *s, const int K, const int type, const int op)
 {
-    const gp_ref *src = c->refs + s->first;
-    const uint64_t nbytes = gp_step_bytes(c, s, block), ngroups = gp_groups(nbytes);
-    const uint32_t nwaves = c->nlanes * (c->nthreads / GP_WAVE), own = gp_own_source(c, s);
-    const gp_spot mine = gp_spot_of(c, &src[own < s->nsrc ? own : 0], block);
-    const char *slots = gp_slots_of(c, c->f->rank);
+    const uint64_t *src = c->spots + s->first, ngroups = gp_groups(s->nbytes);
+    const uint32_t nwaves = c->nlanes * (c->nthreads / GP_WAVE), own = s->own;
 
     GP_NO_UNROLL
     for (uint64_t group = gp_wave_index(c); group < ngroups; group += nwaves) {
-        const gp_line_at l = gp_line_of(group, nbytes);
-        gp_v4 v[8], local = gp_load16(mine.at + l.data, own < s->nsrc ? l.left : 0);
+        const gp_line_at l = gp_line_of(group, s->nbytes);
+        gp_v4 v[8], local = gp_v4_make(0, 0, 0, 0);
         gp_acc acc;
+        if (own < s->nsrc)
+            local = gp_load16(gp_spot_at(c, src[own]) + l.data, l.left);
         for (;;) {
             uint32_t late = GP_RANKS;
             GP_UNROLL
-            for (int k = 0; k < K; k++) {
-                if (k >= s->nsrc || (uint32_t)k == own)
-                    continue;
-                v[k] = gp_line_load(slots + (uint64_t)(src[k].block + block) * c->p->slot_bytes + l.slot, l.is_flag);
-                if (l.is_flag && !gp_line_right(c, v[k]))
+            for (int k = 0; k < K; k++)
+                if (k < s->nsrc && (uint32_t)k != own && !gp_line_take(c, src[k] | UINT64_C(1) << 63, &l, &v[k]))
                     late = (uint32_t)k;
-            }
             if (!gp_ballot(late != GP_RANKS))
                 break;
-            if (gp_ballot(gp_waits(c, src[late == GP_RANKS ? 0 : late].rank)))
+            if (gp_ballot(late != GP_RANKS && gp_waits(c, GP_SPOT_RANK(src[late]))))
                 return 0;
         }
         GP_UNROLL
@@ -367,7 +309,7 @@ GP_DEV int gp_ll128_sum(gp_ctx *c, const gp_step *s, uint32_t block, const int K
             else if (k < s->nsrc)
                 gp_acc_next(&acc, type, op, y, 0, 0);
         }
-        gp_lines_put(c, s, block, &l, gp_acc_last(&acc, type, op, 0));
+        gp_lines_put(c, s, &l, gp_acc_last(&acc, type, op, 0));
     }
     return 1;
 }

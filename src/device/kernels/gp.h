@@ -31,6 +31,7 @@
  *               system scope but gp_add_device
  *   block       gp_shared_peek, gp_shared_poke: a shared word that threads race for
  *   wait        gp_nap in every loop that spins; gp_ticks: nanoseconds
+ *   args        gp_touch: this word is wanted soon
  *   code        GP_SLOW: a function that is called and not inlined, arguments by value
  *   numbers     gp_f32_bits .., gp_add_f32 .. (rounded once, never fused), small floats
  *               one by one and by the word: as docs/numerics.md has them
@@ -60,6 +61,7 @@
 
 #define GP_DEV static __device__ __forceinline__
 #define GP_SLOW static __device__ __noinline__
+#define GP_ANYWHERE "r"
 #define GP_UNROLL _Pragma("unroll")
 #define GP_NO_UNROLL _Pragma("unroll 1")
 #define GP_WAVE 32
@@ -162,6 +164,7 @@ GP_DEV uint32_t gp_add_device(uint32_t *p, uint32_t v)
 GP_DEV void gp_fence_system(void) { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
 GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return *(const volatile uint32_t *)p; }
 GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { *(volatile uint32_t *)p = v; }
+GP_DEV void gp_touch(uint32_t x) { asm volatile("" : : GP_ANYWHERE(x)); }
 
 GP_DEV uint64_t gp_ticks(void)
 {
@@ -190,6 +193,7 @@ GP_DEV double gp_div_f64(double a, double b) { return __ddiv_rn(a, b); }
 
 #define GP_DEV static inline __attribute__((always_inline, device))
 #define GP_SLOW static __attribute__((noinline, device))
+#define GP_ANYWHERE "s"
 #define GP_UNROLL _Pragma("unroll")
 #define GP_NO_UNROLL _Pragma("nounroll")
 #define GP_WAVE 64
@@ -275,6 +279,7 @@ GP_DEV void gp_fence_system(void)
 
 GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return *(const volatile uint32_t *)p; }
 GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { *(volatile uint32_t *)p = v; }
+GP_DEV void gp_touch(uint32_t x) { asm volatile("" : : GP_ANYWHERE(x)); }
 
 GP_DEV uint64_t gp_flag_get_acquire(const void *p) { return GP_AMD_LOAD(p, uint64_t, __ATOMIC_ACQUIRE); }
 GP_DEV uint64_t gp_flag_get(const void *p) { return GP_AMD_LOAD(p, uint64_t, __ATOMIC_RELAXED); }
@@ -425,6 +430,7 @@ GP_DEV void gp_word_put(void *p, uint32_t v) { __atomic_store_n((uint32_t *)p, v
 GP_DEV uint32_t gp_word_get(const void *p) { return __atomic_load_n((const uint32_t *)p, __ATOMIC_ACQUIRE); }
 GP_DEV uint32_t gp_add_device(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
 GP_DEV void gp_fence_system(void) { __atomic_signal_fence(__ATOMIC_ACQ_REL); }
+GP_DEV void gp_touch(uint32_t x) { (void)x; }
 GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return gp_word_get(p); }
 GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { gp_word_put(p, v); }
 

@@ -39,43 +39,22 @@ GP_DEV gp_item gp_item_of(const gp_ctx *c, uint32_t proto, const gp_span *span, 
     return it;
 }
 
-/* Source k of an item; in the flagged protocols when it is here. 0: give up. */
-GP_DEV int gp_item_take(gp_ctx *c, const gp_step *s, uint32_t proto, uint32_t k, uint32_t block, const gp_item *it, gp_v4 *v)
+/* A flagged source of an item, when it is here. 0: give up. */
+GP_DEV int gp_item_wait(gp_ctx *c, uint64_t spot, const gp_item *it, gp_v4 *v)
 {
-    const gp_ref *ref = c->refs + s->first + k;
     uint64_t x = 0;
 
-    if (proto == GP_SIMPLE) {
-        *v = gp_load16(gp_src(c, k) + it->l.data, it->l.left);
+    if (c->p->proto == GP_LL128) {
+        while (gp_ballot(!gp_line_take(c, spot, &it->l, v)))
+            if (gp_ballot(gp_waits(c, GP_SPOT_RANK(spot))))
+                return 0;
         return 1;
     }
-    const gp_spot spot = gp_spot_of(c, ref, block);
-    for (;;) {
-        if (proto == GP_LL) {
-            if (gp_ll_take(c, &spot, it->unit, (uint64_t)it->l.left, &x))
-                break;
-            if (gp_waits(c, ref->rank))
-                return 0;
-        } else {
-            if (!gp_ballot(!gp_line_take(c, &spot, &it->l, v)))
-                return 1;
-            if (gp_ballot(gp_waits(c, ref->rank)))
-                return 0;
-        }
-    }
+    while (!gp_ll_take(c, spot, it->unit, (uint64_t)it->l.left, &x))
+        if (gp_waits(c, GP_SPOT_RANK(spot)))
+            return 0;
     *v = gp_v4_make((uint32_t)x, (uint32_t)(x >> 32), 0, 0);
     return 1;
-}
-
-GP_DEV void gp_item_put(gp_ctx *c, const gp_step *s, uint32_t proto, uint32_t block, const gp_item *it, gp_v4 v)
-{
-    if (proto == GP_LL128)
-        gp_lines_put(c, s, block, &it->l, v);
-    else if (proto == GP_LL)
-        gp_ll_put(c, s, block, it->unit, (uint64_t)it->l.left, gp_get(v, 0) | (uint64_t)gp_get(v, 1) << 32);
-    GP_NO_UNROLL
-    for (uint32_t m = 0; proto == GP_SIMPLE && m < s->ndst; m++)
-        gp_store16(gp_dst(c, m) + it->l.data, v, it->l.left);
 }
 
 /* What the kernel `any` has code for: AVG, undivided, is SUM. */
@@ -119,33 +98,68 @@ GP_DEV gp_v4 gp_rare_result(const gp_acc *a, const int type, const int op, int c
     }
 }
 
-/* A block of a step; 0: give up. */
-GP_DEV int gp_rare_block(gp_ctx *c, const gp_step *s, uint32_t block, const gp_span *span, const int flagged, const int type,
-                         const int op)
+GP_DEV int gp_rare_code(const gp_ctx *c)
 {
-    const uint32_t proto = flagged ? s->proto : GP_SIMPLE;
+    return c->w->type * 8 + (c->w->op == GP_OP_SUM ? GP_OP_AVG : c->w->op);
+}
+
+/* Rank `rank` multiplies what is raw of it by its scalar. */
+GP_DEV uint64_t gp_rare_scalar(const gp_ctx *c, uint32_t rank, int raw)
+{
+    return c->w->op == GP_OP_PREMUL && raw ? c->sh->scalar[rank] : 0;
+}
+
+/* A block of a step in the simple protocol. op COPY: only copies, whatever the work says. */
+GP_DEV void gp_rare_simple(gp_ctx *c, const gp_step *s, const gp_span *span, const int type, const int op)
+{
     const gp_ref *refs = c->refs + s->first;
-    const int code = c->w->type * 8 + (c->w->op == GP_OP_SUM ? GP_OP_AVG : c->w->op);
-    const int divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0;
+    const int divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0, sums = op != GP_OP_COPY || type == GP_ANY;
     gp_item it;
 
     GP_NO_UNROLL
-    for (uint64_t round = 0; it = gp_item_of(c, proto, span, round), !it.over; round++) {
+    for (uint64_t round = 0; it = gp_item_of(c, GP_SIMPLE, span, round), !it.over; round++) {
         gp_acc acc;
-        gp_v4 v;
-        if (proto == GP_SIMPLE && (it.l.left <= 0 || (span->tails && it.l.left >= 16)))
+        gp_v4 v = gp_v4_make(0, 0, 0, 0);
+        if (it.l.left <= 0 || (span->tails && it.l.left >= 16))
             continue;
         GP_NO_UNROLL
         for (uint32_t k = 0; k < s->nsrc; k++) {
-            if (!gp_item_take(c, s, proto, k, block, &it, &v))
-                return 0;
-            const uint64_t scalar = c->w->op == GP_OP_PREMUL && refs[k].raw ? c->sh->scalar[refs[k].rank] : 0;
-            if (op != GP_OP_COPY || type == GP_ANY)
-                gp_rare_combine(&acc, k == 0, type, op, code, v, scalar, refs[k].raw);
+            v = gp_load16(gp_src(c, k) + it.l.data, it.l.left);
+            if (sums)
+                gp_rare_combine(&acc, k == 0, type, op, gp_rare_code(c), v, gp_rare_scalar(c, refs[k].rank, refs[k].raw),
+                                refs[k].raw);
         }
-        if (op != GP_OP_COPY || type == GP_ANY)
-            v = gp_rare_result(&acc, type, op, code, divisor);
-        gp_item_put(c, s, proto, block, &it, v);
+        if (sums)
+            v = gp_rare_result(&acc, type, op, gp_rare_code(c), divisor);
+        GP_NO_UNROLL
+        for (uint32_t m = 0; m < s->ndst; m++)
+            gp_store16(gp_dst(c, m) + it.l.data, v, it.l.left);
+    }
+}
+
+/* A sum in a flagged protocol, any type and operator; all its sources are raw. 0: give up. */
+GP_DEV int gp_rare_flagged(gp_ctx *c, const gp_flagged *s)
+{
+    const uint64_t *src = c->spots + s->first;
+    const int divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0;
+    const gp_span span = { 0, 0, s->nbytes, 0 };
+    gp_item it;
+
+    GP_NO_UNROLL
+    for (uint64_t round = 0; it = gp_item_of(c, c->p->proto, &span, round), !it.over; round++) {
+        gp_acc acc;
+        gp_v4 v;
+        GP_NO_UNROLL
+        for (uint32_t k = 0; k < s->nsrc; k++) {
+            if (!gp_item_wait(c, src[k], &it, &v))
+                return 0;
+            gp_rare_combine(&acc, k == 0, GP_ANY, GP_OP_COPY, gp_rare_code(c), v, gp_rare_scalar(c, GP_SPOT_RANK(src[k]), 1), 1);
+        }
+        v = gp_rare_result(&acc, GP_ANY, GP_OP_COPY, gp_rare_code(c), divisor);
+        if (c->p->proto == GP_LL128)
+            gp_lines_put(c, s, &it.l, v);
+        else
+            gp_ll_put(c, s, it.unit, (uint64_t)it.l.left, gp_get(v, 0) | (uint64_t)gp_get(v, 1) << 32);
     }
     return 1;
 }

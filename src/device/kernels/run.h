@@ -35,6 +35,7 @@ typedef struct {
     const gp_plan  *p;
     const gp_step  *steps;
     const gp_ref   *refs;
+    const uint64_t *spots;  /* flagged: operands */
     gp_shared      *sh;
     uint32_t        turn, lane, nlanes, nthreads;
     uint32_t        spins;
@@ -138,13 +139,14 @@ GP_DEV int gp_waits(gp_ctx *c, uint32_t peer)
 
 /* --- headers --------------------------------------------------------------------- */
 
+/* By the last threads, so that the first ones' data are not behind it. */
 GP_DEV void gp_announce(const gp_ctx *c)
 {
     const uint64_t said[4] = { c->w->sig, c->w->in_token, c->w->out_token, c->w->scalar };
     const uint32_t flag = GP_FLAG(c->turn);
 
     GP_NO_UNROLL
-    for (uint32_t i = gp_tid(); i < 4u * c->f->nranks; i += c->nthreads) {
+    for (uint32_t i = c->nthreads - 1 - gp_tid(); i < 4u * c->f->nranks; i += c->nthreads) {
         const uint32_t r = i / 4, unit = i % 4;
         const uint64_t x = unit < 2 ? (unit ? said[1] : said[0]) : unit == 2 ? said[2] : said[3];
         if (r != c->f->rank)
@@ -279,23 +281,37 @@ GP_DEV uint64_t gp_step_bytes(const gp_ctx *c, const gp_step *s, uint32_t i)
 
 /* --- a work -------------------------------------------------------------------------- */
 
-GP_DEV int gp_flagged_block(gp_ctx *c, const gp_step *s, uint32_t b, const int type, const int op)
+/* A step of a flagged plan. 0: give up. */
+GP_DEV int gp_flagged_step(gp_ctx *c, const gp_flagged *s, const int type, const int op)
 {
-    const int ll = s->proto == GP_LL;
-    const gp_span span = { 0, 0, gp_step_bytes(c, s, b), 0 };
+    const int ll = c->p->proto == GP_LL;
 
+    if (!gp_flagged_begin(c, s))
+        return 0;
     if (s->op == GP_COPY)
-        return ll ? gp_ll_copy(c, s, b) : gp_ll128_copy(c, s, b);
+        return ll ? gp_ll_copy(c, s) : gp_ll128_copy(c, s);
     if (type == GP_ANY)
-        return gp_rare_block(c, s, b, &span, 1, type, op);
+        return gp_rare_flagged(c, s);
     if (type == GP_COPIES)
         return 1;
     if (s->nsrc <= 2)
-        return ll ? gp_ll_sum(c, s, b, 2, type, op) : gp_ll128_sum(c, s, b, 2, type, op);
-    return ll ? gp_ll_sum(c, s, b, 8, type, op) : gp_ll128_sum(c, s, b, 8, type, op);
+        return ll ? gp_ll_sum(c, s, 2, type, op) : gp_ll128_sum(c, s, 2, type, op);
+    return ll ? gp_ll_sum(c, s, 8, type, op) : gp_ll128_sum(c, s, 8, type, op);
 }
 
-GP_DEV int gp_simple_block(gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t b, const int type, const int op)
+GP_DEV int gp_flagged_steps(gp_ctx *c, const int type, const int op)
+{
+    const gp_flagged *steps = (const gp_flagged *)(const void *)((const unsigned char *)c->w + c->p->steps);
+
+    c->spots = (const uint64_t *)(const void *)((const unsigned char *)c->w + c->p->refs);
+    GP_NO_UNROLL
+    for (uint32_t i = 0; i < c->p->nsteps; i++)
+        if (!gp_flagged_step(c, &steps[i], type, op))
+            return 0;
+    return 1;
+}
+
+GP_DEV void gp_simple_block(gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t b, const int type, const int op)
 {
     gp_span span = gp_move_begin(c, s, piece, b);
     const int fast = gp_all_aligned(c, s) && (s->op == GP_COPY || (type >= 0 && s->nsrc > 1 && s->nsrc <= 8));
@@ -307,28 +323,25 @@ GP_DEV int gp_simple_block(gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t
     if (fast)
         span = gp_move_rest(c, span);
     if (s->op == GP_COPY)
-        return gp_rare_block(c, s, b, &span, 0, 0, GP_OP_COPY);
-    return type == GP_COPIES || gp_rare_block(c, s, b, &span, 0, type, op);
+        gp_rare_simple(c, s, &span, 0, GP_OP_COPY);
+    else if (type != GP_COPIES)
+        gp_rare_simple(c, s, &span, type, op);
 }
 
 /* 0: give up. */
-GP_DEV int gp_do_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int flagged, const int type, const int op)
+GP_DEV int gp_simple_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int type, const int op)
 {
-    int ok = 1;
-
+    if (s->op == GP_WAIT)
+        return gp_wait(c, s, piece);
     if (s->op == GP_SIGNAL)
         gp_signal(c, s, piece);
-    else if (s->op == GP_WAIT)
-        ok = gp_wait(c, s, piece);
-    else if (flagged)
-        ok = gp_flagged_begin(c, s);
     GP_NO_UNROLL
-    for (uint32_t b = 0; ok && s->op <= GP_REDUCE && b < s->nblk; b++)
-        ok = flagged ? gp_flagged_block(c, s, b, type, op) : gp_simple_block(c, s, piece, b, type, op);
-    return ok;
+    for (uint32_t b = 0; s->op <= GP_REDUCE && b < s->nblk; b++)
+        gp_simple_block(c, s, piece, b, type, op);
+    return 1;
 }
 
-GP_DEV int gp_do_steps(gp_ctx *c, const int flagged, const int type, const int op)
+GP_DEV int gp_simple_steps(gp_ctx *c, const int type, const int op)
 {
     const uint32_t first = c->p->pieced ? c->lane : 0, npieces = c->p->pieced ? c->p->npieces : 1;
 
@@ -336,7 +349,7 @@ GP_DEV int gp_do_steps(gp_ctx *c, const int flagged, const int type, const int o
     for (uint32_t piece = first; piece < npieces; piece += c->nlanes)
         GP_NO_UNROLL
         for (uint32_t i = 0; i < c->p->nsteps; i++)
-            if (!gp_do_step(c, &c->steps[i], piece, flagged, type, op))
+            if (!gp_simple_step(c, &c->steps[i], piece, type, op))
                 return 0;
     return 1;
 }
@@ -377,8 +390,11 @@ GP_DEV void gp_end_turn(const gp_ctx *c)
 
 GP_DEV int gp_do_work(gp_ctx *c, const int flagged, const int type, const int op)
 {
-    if (c->lane == 0)
+    if (c->lane == 0) {
         gp_announce(c);
+        if (gp_tid() == 0)
+            gp_word_poke(&gp_state_of(c)->started, c->turn);
+    }
     gp_choose_plan(c, 0);
     if (!flagged || (type == GP_ANY && c->w->op == GP_OP_PREMUL)) {
         if (!gp_meet(c))
@@ -386,7 +402,17 @@ GP_DEV int gp_do_work(gp_ctx *c, const int flagged, const int type, const int op
         if (!flagged && c->w->nplans > 1 && gp_shared_peek(&c->sh->staged))
             gp_choose_plan(c, 1);
     }
-    return gp_do_steps(c, flagged, type, op);
+    return flagged ? gp_flagged_steps(c, type, op) : gp_simple_steps(c, type, op);
+}
+
+/* Ask for all of the arguments at once, a line a wave: they come from far, and a line is waited for
+ * where it is first needed. */
+GP_DEV void gp_fetch(const gp_frame *f, uint32_t nbytes)
+{
+    const uint32_t at = gp_tid() / GP_WAVE * 64;
+
+    if (at < nbytes)
+        gp_touch(((const uint32_t *)(const void *)f)[at / 4]);
 }
 
 /* The kernel. Constants: flagged, whether its plans are LL and LL128; type and op, what its reductions are. */
@@ -396,6 +422,7 @@ GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, 
     gp_state *st = (gp_state *)(uintptr_t)f->state;
     uint32_t at = 0;
 
+    gp_fetch(f, f->nbytes);
     ctx.turn = gp_word_peek(&st->turn);
     if (gp_tid() == 0) { /* the others look after the first barrier */
         sh->failed = gp_word_peek(&st->failed);

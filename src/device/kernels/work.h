@@ -17,8 +17,9 @@
  *
  * A work is one collective: up to two plans for it (all buffers within reach of
  * all, or not; which one runs is decided from the headers of all ranks, alike on
- * all), as steps and operands like plan/plan.h's, made small. Works follow each
- * other in `blob`: gp_work, its steps, its operands, padded to 8 bytes. */
+ * all), as steps and operands like plan/plan.h's, made small; or one plan in a
+ * flagged protocol (LL, LL128). Works follow each other in `blob`: gp_work, its steps,
+ * its operands, padded to 8 bytes. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -59,7 +60,8 @@ typedef struct {
     uint64_t scalar;    /* PREMUL */
 } gp_header;
 
-/* One operand: a block of a buffer of a rank. In SCRATCH a slot. */
+/* One operand: a block of a buffer of a rank. In SCRATCH a slot; as a source of a flagged step one of
+ * this rank's own, and `rank` is who fills it. */
 typedef struct { uint8_t buf, raw, rank, block; } gp_ref;
 enum { GP_IN, GP_OUT, GP_SCRATCH };                              /* as rcclx_buf */
 
@@ -74,11 +76,24 @@ enum { GP_SIMPLE, GP_LL, GP_LL128 };                             /* as rcclx_pro
 enum { GP_OP_SUM, GP_OP_PROD, GP_OP_MAX, GP_OP_MIN, GP_OP_AVG, GP_OP_PREMUL, GP_OP_COPY }; /* as rcclx_redop */
 enum { GP_ALL = 0xff };
 
+/* A step of a flagged plan. What its operands are is worked out by the host, as far as it
+ * knows it: an address, the rank it is at, whether it is a slot (of the set for even turns). */
 typedef struct {
-    uint16_t steps, refs;      /* where they begin, bytes from the work */
+    uint8_t  op, nsrc, ndst, final;
+    uint8_t  own, waits, pad[2]; /* which source is this rank's own buffer, GP_ALL none; it reads slots */
+    uint32_t first;            /* operand, of this plan: uint64_t */
+    uint64_t nbytes;
+} gp_flagged;
+#define GP_SPOT(at, rank, slot) ((uint64_t)(at) | (uint64_t)(rank) << 56 | (uint64_t)(slot) << 63)
+#define GP_SPOT_AT(spot)   ((spot) & ((UINT64_C(1) << 56) - 1))
+#define GP_SPOT_RANK(spot) ((uint32_t)((spot) >> 56) & (GP_RANKS - 1))
+#define GP_SPOT_SLOT(spot) ((uint32_t)((spot) >> 63))
+
+typedef struct {
+    uint16_t steps, refs;      /* where they begin, bytes from the work: gp_step, gp_ref; flagged: gp_flagged, spots */
     uint8_t  nsteps, pieced;
     uint8_t  nslots, cut;      /* scratch slots; rcclx_cut: 0 EVEN, 1 SPLIT */
-    uint32_t slot_bytes;       /* of one slot (a multiple of 128) */
+    uint32_t slot_bytes;       /* of one slot (a multiple of 128); flagged: of a set of slots */
     uint32_t npieces;          /* pieced: in all; else 1 */
     /* block b of IN and OUT is bytes [begin(b), begin(b+1)) of it:
      * EVEN: begin(b) = b * block_bytes; SPLIT: 64 * (b * units + min(b, rest)), at most total_bytes */
@@ -98,12 +113,12 @@ typedef struct {
     gp_plan  plan[2];
 } gp_work;
 
-/* Device memory of the rank alone; zeroed, then turn set by the host at init. */
+/* Device memory of the rank alone; zeroed, then turn and started set by the host at init. */
 typedef struct {
-    uint32_t turn;             /* collectives finished */
+    uint32_t turn, started;    /* collectives finished, begun; the watch copies these 8 bytes now and then */
     uint32_t arrived;          /* lanes that have finished the current work */
     uint32_t failed;           /* a lane has given up: the others follow */
-    uint32_t pad[13];
+    uint32_t pad[12];
 } gp_state;
 
 typedef enum { GP_FINE, GP_ABORTED, GP_TIMED_OUT, GP_DIFFERS } gp_trouble;
@@ -115,7 +130,6 @@ typedef struct {
     uint32_t peer, turn, kind, lane;
     uint64_t sig, peer_sig;
     uint64_t waited_ns;
-    uint32_t started, finished; /* turns, for the watchdog: relaxed; lane 0 */
 } gp_control;
 
 typedef struct {
@@ -125,6 +139,7 @@ typedef struct {
     gp_layout at;
     uint8_t   rank, nranks, nworks, pad;
     uint16_t  nlanes, nthreads;
+    uint32_t  nbytes, pad2;     /* of the arguments: the frame and the part of the blob that is used */
 } gp_frame;
 
 /* The argument of a kernel whose plans are in LL or LL128, and of one for simple plans. */
