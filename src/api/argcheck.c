@@ -260,8 +260,10 @@ static rcclx_status check_operator(const char *call, rcclx_comm *c, int redop, r
 
 static void tell(const rcclx_comm *c, int redop, const rcclx_op *op)
 {
+    const uint64_t count = c->team.gpu ? atomic_load(&c->team.area[c->rank]->device.posted) : c->team.seq;
+
     RCCLX_INFO_LOG(COLL, "%s: opCount %lx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] "
-                   "stream %p", rcclx_kind_name(op->kind), (unsigned long)c->team.seq, op->in, op->out, op->count,
+                   "stream %p", rcclx_kind_name(op->kind), (unsigned long)count, op->in, op->out, op->count,
                    (int)op->type, redop < 0 ? 0 : redop, op->root, c->handle, c->nranks, op->stream);
 }
 

@@ -20,7 +20,13 @@ static rcclx_status create(rcclx_comm *c, ncclRedOp_t *op, const void *scalar, i
     if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: residence %d is neither ncclScalarDevice (0) nor "
                           "ncclScalarHostImmediate (1)", c->rank, call, residence);
-    memcpy(&bits, scalar, rcclx_type_size((rcclx_type)type));
+    const size_t size = rcclx_type_size((rcclx_type)type);
+    if (c->team.gpu && residence == ncclScalarDevice) {
+        RCCLX_TRY(rcclx_gpu_buffer_check(&c->team, call, "scalar", scalar, size));
+        RCCLX_TRY(rcclx_gpu_read(&c->team, &bits, scalar, size)); /* as it is now: what is queued before may still write it */
+    } else {
+        memcpy(&bits, scalar, size);
+    }
     RCCLX_TRY(rcclx_redop_create(c, (rcclx_type)type, bits, &index));
     *op = (ncclRedOp_t)(ncclNumOps + index);
     return RCCLX_OK;

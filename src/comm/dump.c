@@ -14,6 +14,12 @@ static const char *state_name(const rcclx_comm *c)
     return atomic_load(&c->team.aborted) ? "aborted" : atomic_load(&c->team.broken) ? "broken" : names[atomic_load(&c->state)];
 }
 
+/* Collectives a rank has finished; its GPU's when it was last looked at. */
+static uint64_t finished(const rcclx_team *t, int r)
+{
+    return t->gpu ? atomic_load(&t->area[r]->device.finished) : atomic_load(&t->area[r]->done.value);
+}
+
 static const char *way_to(const rcclx_team *t, int r)
 {
     const rcclx_peer *p = &t->peer[r];
@@ -122,7 +128,7 @@ static void dump_json(FILE *out, rcclx_comm *c)
             rcclx_json_int(&j, "pid", t->area[r]->ident.pid);
             rcclx_json_string(&j, "way", way_to(t, r));
             rcclx_json_string(&j, "state", rank_state(atomic_load(&t->area[r]->ident.state)));
-            rcclx_json_int(&j, "collectives_finished", (int64_t)atomic_load(&t->area[r]->done.value));
+            rcclx_json_int(&j, "collectives_finished", (int64_t)finished(t, r));
             rcclx_json_object_close(&j);
         }
         rcclx_json_array_close(&j);
@@ -157,5 +163,5 @@ void rcclx_comm_dump(FILE *out, rcclx_comm *c, bool json)
     for (int r = 0; r < t->nranks; r++)
         fprintf(out, "  rank %-3d pid %-8d %-10s by %-10s finished %llu collectives\n", r, t->area[r]->ident.pid,
                 rank_state(atomic_load(&t->area[r]->ident.state)), way_to(t, r),
-                (unsigned long long)atomic_load(&t->area[r]->done.value));
+                (unsigned long long)finished(t, r));
 }

@@ -43,6 +43,15 @@ void rcclx_emu_items_free(emu_item *i)
     }
 }
 
+/* A word that kernels may be writing is copied whole, as a GPU does it. */
+static void copy(void *dst, const void *src, size_t nbytes)
+{
+    if (nbytes == sizeof(uint64_t) && !(((uintptr_t)dst | (uintptr_t)src) & 7))
+        __atomic_store_n((uint64_t *)dst, __atomic_load_n((const uint64_t *)src, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+    else
+        memmove(dst, src, nbytes);
+}
+
 static rcclx_status carry_out(emu_stream *s, emu_item *i)
 {
     switch (i->what) {
@@ -50,7 +59,7 @@ static rcclx_status carry_out(emu_stream *s, emu_item *i)
         return rcclx_emu_grid(&rcclx_emu_state()->devices[s->device].blocks, i->kernel.run, i->kernel.blocks,
                               i->kernel.threads, i->args);
     case EMU_COPY:
-        memmove(i->copy.dst, i->copy.src, i->copy.nbytes);
+        copy(i->copy.dst, i->copy.src, i->copy.nbytes);
         break;
     case EMU_FILL:
         for (size_t w = 0; w < i->fill.nwords; w++)

@@ -154,6 +154,9 @@ rcclx_status rcclx_gpu_buffer_check(const rcclx_team *t, const char *call, const
 rcclx_status rcclx_gpu_register(rcclx_team *t, const void *p, size_t nbytes, int *reg);
 rcclx_status rcclx_gpu_deregister(rcclx_team *t, int reg);
 
+/* Bytes that lie where the GPU finds them, now. */
+rcclx_status rcclx_gpu_read(rcclx_team *t, void *to, const void *from, size_t nbytes);
+
 /* ncclMemAlloc on the current device. free: *mine is false for memory that is none of these. */
 rcclx_status rcclx_gpu_memory_alloc(const rcclx_gpu *gpu, void **p, size_t nbytes);
 rcclx_status rcclx_gpu_memory_free(void *p, bool *mine);

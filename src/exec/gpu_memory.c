@@ -286,6 +286,21 @@ void rcclx_gpu_memory_leave(rcclx_team *t)
     pthread_mutex_unlock(&m->lock);
 }
 
+rcclx_status rcclx_gpu_read(rcclx_team *t, void *to, const void *from, size_t nbytes)
+{
+    const rcclx_gpu_team *g = t->gpu;
+    rcclx_gpu_scope scope;
+
+    RCCLX_TRY(g->gpu->enter(&scope, g->device));
+    const int before = g->gpu->relax();
+    rcclx_status s = g->gpu->copy(to, from, nbytes, g->stream);
+    if (s == RCCLX_OK)
+        s = g->gpu->stream_sync(g->stream);
+    g->gpu->unrelax(before);
+    g->gpu->leave(&scope);
+    return s;
+}
+
 /* --- arguments ------------------------------------------------------------------------- */
 
 rcclx_status rcclx_gpu_buffer_check(const rcclx_team *t, const char *call, const char *what, const void *p, size_t nbytes)

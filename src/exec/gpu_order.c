@@ -11,9 +11,11 @@
 #include "exec/gpu_team.h"
 
 /* Nothing of it is left to wait for: then its stream, which may be gone, need not be touched. */
-static bool is_over(const rcclx_gpu_team *g)
+static bool is_over(rcclx_gpu_team *g)
 {
-    return !g->graphs && !g->npairs && __atomic_load_n(&g->control->finished, __ATOMIC_ACQUIRE) == g->turn && g->turn != g->start;
+    uint32_t started, finished;
+
+    return !g->graphs && !g->paired && rcclx_gpu_turns(g, 0, &started, &finished) && finished == g->turn;
 }
 
 rcclx_status rcclx_gpu_follow(rcclx_gpu_team *g, void *stream)
@@ -21,7 +23,8 @@ rcclx_status rcclx_gpu_follow(rcclx_gpu_team *g, void *stream)
     uint64_t id = 0, theirs = 0;
 
     RCCLX_TRY(g->gpu->capture_id(stream, &id));
-    g->graphs |= id != 0;
+    if (id)
+        g->graphs = true;
     g->capture = id;
     rcclx_gpu_tail *tail = id ? &g->captured : &g->eager;
     if (!tail->here || tail->stream == stream || tail->capture != id)

@@ -67,7 +67,7 @@ static rcclx_status write_start(rcclx_team *t)
 {
     rcclx_gpu_team *g = t->gpu;
     const gp_layout *at = &g->picker.at;
-    const gp_state state = { .turn = g->start };
+    const gp_state state = { .turn = g->start, .started = g->start };
     void *head = rcclx_mem_alloc(rcclx_layout_head(at));
 
     if (!head)
@@ -94,7 +94,6 @@ static rcclx_status make_memory(rcclx_team *t)
     RCCLX_TRY(g->gpu->alloc_host(&p, CONTROL_BYTES));
     g->control = p;
     g->seen = (gp_state *)(void *)((char *)p + SEEN_AT);
-    g->control->started = g->control->finished = g->start;
     return write_start(t);
 }
 
@@ -157,7 +156,10 @@ rcclx_status rcclx_gpu_team_create(rcclx_team *t, const uint64_t token[2], doubl
     g->picker.at = gp_layout_make(t->nranks);
     g->picker.threads = threads_of(g, &t->segment.head->agreed);
     t->gpu = g;
-    atomic_store(&t->area[t->rank]->device.posted, g->start);
+    rcclx_gpu_ident *me = &t->area[t->rank]->device;
+    atomic_store(&me->posted, g->start);
+    atomic_store(&me->started, g->start);
+    atomic_store(&me->finished, g->start);
     RCCLX_TRY(g->gpu->info(g->device, &g->info));
     RCCLX_TRY(open_windows(t, token, timeout));
     RCCLX_TRY(enter(g, &v));
@@ -231,14 +233,26 @@ void rcclx_gpu_team_abort(rcclx_team *t)
         __atomic_store_n(&c->abort, 1, __ATOMIC_RELEASE);
 }
 
+bool rcclx_gpu_turns(rcclx_gpu_team *g, int who, uint32_t *started, uint32_t *finished)
+{
+    gp_state *seen = &g->seen[who];
+    visit v;
+
+    if (enter(g, &v) != RCCLX_OK)
+        return false;
+    const bool ok = g->gpu->copy(seen, g->state, offsetof(gp_state, arrived), g->stream) == RCCLX_OK && g->gpu->stream_sync(g->stream) == RCCLX_OK;
+    leave(g, &v);
+    *started = __atomic_load_n(&seen->started, __ATOMIC_RELAXED);
+    *finished = __atomic_load_n(&seen->turn, __ATOMIC_RELAXED);
+    return ok;
+}
+
 /* Turns say that all is over, without a touch on the program's streams, which may be gone. */
 static bool turns_are_over(rcclx_gpu_team *g)
 {
-    if (g->graphs || g->paired)
-        return false;
-    if (g->gpu->copy(g->seen, g->state, sizeof(*g->seen), g->stream) != RCCLX_OK || g->gpu->stream_sync(g->stream) != RCCLX_OK)
-        return false;
-    return __atomic_load_n(&g->seen->turn, __ATOMIC_RELAXED) == g->turn;
+    uint32_t started, finished;
+
+    return !g->graphs && !g->paired && rcclx_gpu_turns(g, 0, &started, &finished) && finished == g->turn;
 }
 
 /* An event behind the last operation. false: there is nothing to be had. */

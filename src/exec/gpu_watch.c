@@ -162,9 +162,13 @@ static void look_at_turns(rcclx_team *t)
 {
     rcclx_gpu_watch *w = &t->gpu->watch;
     rcclx_gpu_ident *me = &t->area[t->rank]->device;
-    const uint32_t finished = peek(&t->gpu->control->finished), started = peek(&t->gpu->control->started);
     const uint64_t now = rcclx_clock_ns();
+    uint32_t started, finished;
 
+    if (!t->gpu->graphs && atomic_load(&me->posted) == atomic_load(&me->finished))
+        return; /* nothing has been handed out since */
+    if (!rcclx_gpu_turns(t->gpu, 1, &started, &finished))
+        return;
     atomic_store_explicit(&me->started, started, memory_order_relaxed);
     atomic_store_explicit(&me->finished, finished, memory_order_relaxed);
     if (started == finished) {
