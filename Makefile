@@ -20,7 +20,7 @@ GPU = $(if $(SAN),off,auto)
 
 ifeq ($(SAN),)
 BUILD  ?= build
-FOLDERS = unit conform fault fuzz users
+FOLDERS = unit conform fault fuzz users gpu
 else ifeq ($(SAN),thread)
 BUILD  ?= build-tsan
 FOLDERS = unit conform

@@ -135,7 +135,7 @@ static const char page_top[] =
     "- **Order.** The environment wins over the user's file (`NCCL_CONF_FILE`, or `~/.nccl.conf` when\n"
     "  that is not set), and that over `/etc/nccl.conf`. Within a file the first line for a name counts.\n"
     "- **Files.** One `NAME=VALUE` a line; blanks around both are dropped. A `#` at the start of a line\n"
-    "  or after a blank begins a comment.\n"
+    "  or after a blank begins a comment. Names that are nothing like ours are for others.\n"
     "- **Empty** is the same as not set, so an empty variable lets the file's value through.\n"
     "- **Integers** are read as C does (`0x10` and `010` are 16 and 8). **Bytes** take `K`, `M`, `G`,\n"
     "  `T` (powers of 1024). **Seconds** may have a fraction and take `ms`, `s`, `m`, `h`. **Switches**\n"

@@ -161,6 +161,21 @@ static void compare(const char *known, const char *name, const char **nearest, i
     }
 }
 
+/* May a key of a file that has none of our prefixes be meant for us? NCLC_X may; what other
+ * software keeps in the same file (TORCH_X, NVSHMEM_X) is not looked at. */
+static bool nearly_ours(const char *name)
+{
+    char word[16];
+    int least = 16;
+
+    snprintf(word, sizeof(word), "%.*s", (int)strcspn(name, "_") + 1, name);
+    for (int p = 0; p < NO_PREFIX; p++) {
+        const int distance = rcclx_optname_distance(prefixes[p], word);
+        least = distance < least ? distance : least;
+    }
+    return least <= 2;
+}
+
 /* NULL when no known name is close enough to be meant. */
 static const char *nearest_of(const char *name)
 {
@@ -244,7 +259,9 @@ static void offer(const char *name, const char *value, int source, const char *w
     if (!*value)
         return;
     if (o == RCCLX_OPT_COUNT) {
-        if (is_ours(name) && is_accepted(name))
+        if (!is_ours(name) && !nearly_ours(name))
+            note('I', "%.*s (%s) is not for this library.", SHOWN_BYTES, name, where);
+        else if (is_ours(name) && is_accepted(name))
             note('I', "%.*s set by %s to %.*s. It has no effect in this library.", SHOWN_BYTES, name,
                  source_text(source), SHOWN_BYTES, value);
         else

@@ -102,6 +102,12 @@
       "GPUs: threads of a block, a multiple of 64 (emulated ones use 64 unless set)")                    \
     X(ARENA_BYTES, "RCCLX_ARENA_BYTES", SIZE, "256G", 1048576, INT64_C(70368744177664), 0,               \
       "address space reserved for memory from ncclMemAlloc; only what is used is taken")                 \
+    X(EMU_DEVICES, "RCCLX_EMU_DEVICES", INT, "8", 0, 64, 0,                                              \
+      "emulated GPUs of a process")                                                                      \
+    X(EMU_MEMORY, "RCCLX_EMU_MEMORY", SIZE, "8G", 0, INT64_C(1125899906842624), 0,                       \
+      "bytes of an emulated GPU; an allocation beyond fails")                                            \
+    X(EMU_UNREACHABLE, "RCCLX_EMU_UNREACHABLE", STR, "", 0, 0, 0,                                        \
+      "pairs of emulated GPUs that cannot reach each other's memory, as in 0-1,2-3")                     \
     /* Checks and tests. */                                                                              \
     X(CHECK_POINTERS, "NCCL_CHECK_POINTERS", BOOL, "0", 0, 0, 0,                                         \
       "look at every pointer of every call before it is used")                                           \

@@ -63,7 +63,7 @@ static void fill(void)
     state.host = host_hash();
     rcclx_random(&state.key, sizeof(state.key));
     state.arena = state.mappings = state.segments = state.handles = state.streams = state.gpus = NULL;
-    state.gpu_memory = NULL;
+    state.gpu_memory = state.emulated = NULL;
 }
 
 static void first(void)

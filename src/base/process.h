@@ -20,6 +20,7 @@ typedef struct {
     void           *handles;   /* comm/handle.c */
     void           *streams;   /* exec/stream.c */
     void           *gpus;      /* device/gpu.c: the drivers that were loaded */
+    void           *emulated;  /* device/gpu_emu.c: the emulated GPUs */
     void           *gpu_memory; /* exec/gpu_memory.c: what ncclMemAlloc gave on GPUs, the teams that use it */
 } rcclx_process_state;
 

@@ -4,11 +4,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/option.h"
 #include "base/process.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static _Thread_local int here; /* the thread's device */
@@ -137,28 +136,12 @@ static const rcclx_gpu functions = {
     .graph_destroy = rcclx_emu_graph_destroy, .device_sync = rcclx_emu_device_sync,
 };
 
-/* A number of the environment; `preset` without, or when it makes no sense. */
-static uint64_t setting(const char *name, uint64_t preset, uint64_t most)
-{
-    const char *text = getenv(name);
-    char       *end;
-
-    if (!text || !*text)
-        return preset;
-    errno = 0;
-    const unsigned long long v = strtoull(text, &end, 10);
-    if (!errno && !*end && *text != '-' && v <= most)
-        return v;
-    RCCLX_ALERT("%s=%s is ignored: a number up to %llu is wanted", name, text, (unsigned long long)most);
-    return preset;
-}
-
 /* "0-1,2-3": neither reaches the other. */
 static void separate(emu_state *e, const char *text)
 {
     const char *at = text;
 
-    while (at && *at) {
+    while (*at) {
         int a, b, n = 0;
         if (sscanf(at, "%d-%d%n", &a, &b, &n) != 2 || a < 0 || b < 0 || a >= RCCLX_GPU_MAX || b >= RCCLX_GPU_MAX ||
             (at[n] && at[n] != ',')) {
@@ -179,10 +162,9 @@ static emu_state *state_new(void)
     if (!e)
         return NULL;
     e->gpu = functions;
-    e->gpu.count = (int)setting("RCCLX_EMU_DEVICES", 8, RCCLX_GPU_MAX);
-    e->capacity = setting("RCCLX_EMU_MEMORY", UINT64_C(8) << 30, UINT64_C(1) << 50);
-    separate(e, getenv("RCCLX_EMU_UNREACHABLE"));
-    e->pid = rcclx_process()->pid;
+    e->gpu.count = (int)rcclx_option_int(RCCLX_OPT_EMU_DEVICES);
+    e->capacity = (size_t)rcclx_option_int(RCCLX_OPT_EMU_MEMORY);
+    separate(e, rcclx_option_str(RCCLX_OPT_EMU_UNREACHABLE));
     pthread_mutex_init(&e->memory, NULL);
     pthread_mutex_init(&e->streams, NULL);
     pthread_mutex_init(&e->capturing, NULL);
@@ -191,23 +173,18 @@ static emu_state *state_new(void)
     return e;
 }
 
-static _Atomic(emu_state *) the_state;
-
 /* Made at the first question; a forked child has none of its parent's threads and begins anew. */
 emu_state *rcclx_emu_state(void)
 {
     rcclx_process_state *p = rcclx_process();
-    emu_state           *e = atomic_load(&the_state);
+    emu_state           *e = __atomic_load_n((emu_state **)&p->emulated, __ATOMIC_ACQUIRE);
 
-    if (e && e->pid == p->pid)
+    if (e)
         return e;
     pthread_mutex_lock(&p->lock);
-    e = atomic_load(&the_state);
-    if (!e || e->pid != p->pid) {
-        e = state_new();
-        if (e)
-            atomic_store(&the_state, e);
-    }
+    e = p->emulated;
+    if (!e && (e = state_new()))
+        __atomic_store_n((emu_state **)&p->emulated, e, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&p->lock);
     return e;
 }

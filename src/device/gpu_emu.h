@@ -6,7 +6,7 @@
 /* GPUs made of host threads: the third driver of gpu.h.
  *
  *   RCCLX_EMU_DEVICES=8            how many
- *   RCCLX_EMU_MEMORY=8589934592    bytes of each; an allocation beyond fails
+ *   RCCLX_EMU_MEMORY=8G            bytes of each; an allocation beyond fails
  *   RCCLX_EMU_UNREACHABLE=0-1,2-3  pairs that cannot load and store each other's memory
  *
  * It is strict where a driver is, so that what works here works there: a launch wants

@@ -40,7 +40,6 @@ typedef struct {
 
 typedef struct {
     rcclx_gpu       gpu;
-    int             pid;
     size_t          capacity;        /* bytes of a device */
     pthread_mutex_t memory;          /* guards allocations, serial, used */
     emu_allocation *allocations;

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/option.h"
 
 #include <sys/socket.h>
 
@@ -107,6 +108,7 @@ static int settings_rank(int rank, int n, void *arg)
     setenv("RCCLX_EMU_DEVICES", "4", 1);
     setenv("RCCLX_EMU_MEMORY", "65536", 1);
     setenv("RCCLX_EMU_UNREACHABLE", "0-1,2-3", 1);
+    rcclx_option_reload();
     const rcclx_gpu *g = gpu();
     CHECK(g->count == 4, "%d devices", g->count);
     CHECK(!g->reaches(0, 1) && !g->reaches(1, 0) && !g->reaches(3, 2) && g->reaches(0, 2) && g->reaches(1, 1), "pairs");

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/log.h"
+#include "base/option.h"
 #include "base/process.h"
 #include "device/gpu_emu.h"
 #include "transport/window_state.h"
@@ -481,11 +482,13 @@ static int apart_main(int rank, int n, void *arg)
 TEST(out_of_reach_is_told_to_all)
 {
     setenv("RCCLX_EMU_UNREACHABLE", "0-1", 1);
+    rcclx_option_reload();
     CASE("processes")
         run(place_open(4, 1, apart_main));
     CASE("threads")
         run(place_open(4, 4, apart_main));
     unsetenv("RCCLX_EMU_UNREACHABLE");
+    rcclx_option_reload();
 }
 
 /* ---- ranks that do not come */

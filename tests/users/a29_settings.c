@@ -39,6 +39,25 @@ TEST(a29_misspelt_names_are_told_with_the_name_that_was_meant)
     CHECK(settings_has(got->err, "NCLC_SHM_DISABLE (") && settings_has(got->err, "did you mean NCCL_SHM_DISABLE?"), "%s", got->err);
 }
 
+/* Images keep settings of other software in the same file. */
+TEST(a29_settings_of_others_in_the_file_are_left_alone)
+{
+    settings_clear();
+    settings_write_home_file("TORCH_SYMM_MEM_DISABLE_MULTICAST=1\nNVSHMEM_DISABLE_NVLS=1\nUCX_TLS=tcp\nP2P_DISABLE=1\n"
+                             "NCCL_MIN_CTAS=3\n");
+    const settings_output *got = settings_reload();
+    CHECK(!*got->err && !*got->out, "%s%s", got->out, got->err);
+    CHECK(rcclx_option_int(RCCLX_OPT_MIN_CTAS) == 3 && !rcclx_option_int(RCCLX_OPT_P2P_DISABLE), "what is in force");
+    setenv("NCCL_DEBUG", "INFO", 1);
+    got = settings_reload();
+    CHECK(settings_has(got->out, "NVSHMEM_DISABLE_NVLS (") && settings_has(got->out, "is not for this library"), "%s", got->out);
+    unsetenv("NCCL_DEBUG");
+    settings_write_home_file("NCC_MIN_CTAS=4\nRCCLZ_TIMEOUT=4\n");
+    got = settings_reload();
+    CHECK(settings_has(got->err, "did you mean NCCL_MIN_CTAS?") && settings_has(got->err, "did you mean RCCLX_TIMEOUT?"), "%s",
+          got->err);
+}
+
 static bool is_number(const rcclx_optrow *row)
 {
     return row->type != RCCLX_OPTTYPE_STR && row->type != RCCLX_OPTTYPE_LIST;
