@@ -259,32 +259,45 @@ TEST(many_operations_in_a_group)
     rcclx_mem_free(host);
 }
 
-/* The second operation reads what the first writes, on another stream. */
+/* Keep a rank's stream busy, so that what is posted to it next starts late. */
+static void delay(const emu_ranks *e, int r, char *scratch, size_t nbytes)
+{
+    rcclx_gpu_scope s;
+
+    EMU_DO(e->gpu->enter(&s, e->device[r]));
+    for (int i = 0; i < 8; i++)
+        EMU_DO(e->gpu->copy(scratch, scratch + nbytes / 2, nbytes / 2, e->stream[r]));
+    e->gpu->leave(&s);
+}
+
+/* The second operation reads what the first writes, on another stream, which has nothing else to do. */
 TEST(streams_change_and_the_order_stays)
 {
-    enum { N = 2, COUNT = 20000, ROUNDS = 10 };
+    enum { N = 2, COUNT = 5000, ROUNDS = 5, BUSY = 32 << 20 };
     static float host[COUNT];
     rcclx_gpu_stream other[N];
+    char *scratch[N];
     rcclx_gpu_scope s;
 
     emu_settings(NULL);
     emu_ranks *e = emu_open(N, sizeof host);
     for (int r = 0; r < N; r++) {
+        emu_alloc(e, r, &scratch[r], BUSY);
         EMU_DO(e->gpu->enter(&s, e->device[r]));
         EMU_DO(e->gpu->stream_create(&other[r]));
         e->gpu->leave(&s);
     }
-    fill(e, host, COUNT);
     for (int round = 0; round < ROUNDS; round++) {
         fill(e, host, COUNT);
-        EMU_OK(ncclGroupStart());
         for (int r = 0; r < N; r++)
-            EMU_OK(ncclAllReduce(e->in[r], e->out[r], COUNT, ncclFloat, ncclSum, e->comm[r], (cudaStream_t)e->stream[r]));
-        EMU_OK(ncclGroupEnd());
-        EMU_OK(ncclGroupStart());
-        for (int r = 0; r < N; r++)
-            EMU_OK(ncclAllReduce(e->out[r], e->in[r], COUNT, ncclFloat, ncclSum, e->comm[r], (cudaStream_t)other[r]));
-        EMU_OK(ncclGroupEnd());
+            delay(e, r, scratch[r], BUSY);
+        for (int step = 0; step < 2; step++) {
+            EMU_OK(ncclGroupStart());
+            for (int r = 0; r < N; r++)
+                EMU_OK(ncclAllReduce(step ? e->out[r] : e->in[r], step ? e->in[r] : e->out[r], COUNT, ncclFloat, ncclSum, e->comm[r],
+                                     (cudaStream_t)(step ? other[r] : e->stream[r])));
+            EMU_OK(ncclGroupEnd());
+        }
         for (int r = 0; r < N; r++) {
             EMU_DO(e->gpu->enter(&s, e->device[r]));
             EMU_DO(e->gpu->stream_sync(other[r]));
@@ -299,7 +312,32 @@ TEST(streams_change_and_the_order_stays)
         EMU_DO(e->gpu->enter(&s, e->device[r]));
         EMU_DO(e->gpu->stream_destroy(other[r]));
         e->gpu->leave(&s);
+        emu_free(e, r, scratch[r]);
     }
+    emu_close(e);
+}
+
+/* A root runs ahead of a reader that is late, but not into the slots that it has not read. */
+TEST(a_late_reader_is_not_overrun)
+{
+    enum { N = 3, COUNT = 200, OPS = 9, BUSY = 64 << 20 };
+    float host[COUNT];
+    char *scratch;
+    bool over = true;
+
+    emu_settings("NCCL_PROTO=LL", "RCCLX_TIMEOUT=20", NULL);
+    emu_ranks *e = emu_open(N, OPS * sizeof host);
+    fill(e, host, COUNT);
+    emu_alloc(e, 0, &scratch, BUSY);
+    delay(e, 0, scratch, BUSY);
+    for (int i = 0; i < OPS; i++)
+        for (int r = N - 1; r >= 0; r--)
+            EMU_OK(ncclBroadcast(e->in[r], e->out[r] + (size_t)i * sizeof host, COUNT, ncclFloat, 1, e->comm[r],
+                                 (cudaStream_t)e->stream[r]));
+    for (int r = 0; r < N; r++)
+        for (int i = 0; over && i < OPS; i++)
+            over = right(e, BROADCAST, r, COUNT, 1, e->out[r] + (size_t)i * sizeof host, host);
+    emu_free(e, 0, scratch);
     emu_close(e);
 }
 
