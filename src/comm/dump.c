@@ -90,8 +90,8 @@ static void device_text(FILE *out, rcclx_comm *c)
     rcclx_gpu_describe(&c->team, &r);
     fprintf(out, "  %s device %d: %s at %s, %zu bytes of its memory (window %zu), %d buffers registered\n", c->team.driver->name,
             c->device, r.name, r.pci, r.nbytes, r.window_bytes, r.registered);
-    fprintf(out, "  at most %d blocks of %d threads an operation; the last collective handed to it was number %u\n", r.lanes, r.threads,
-            r.turn);
+    fprintf(out, "  at most %d blocks of %d threads an operation; the last collective handed to it was number %u\n", r.lanes,
+            r.threads, r.turn);
 }
 
 static void dump_json(FILE *out, rcclx_comm *c)

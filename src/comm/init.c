@@ -275,17 +275,17 @@ static rcclx_status check_devices(const rcclx_team *t)
 
     for (int r = 1; r < t->nranks; r++)
         if (t->area[r]->device.kind != first->kind)
-            return RCCLX_FAIL(RCCLX_USAGE, "rank %d of %d: init: rank 0 is on %s and rank %d on %s; all ranks of a communicator live in "
-                              "one kind of memory: set RCCLX_DEVICE alike", t->rank, t->nranks, kinds[first->kind & 3], r,
+            return RCCLX_FAIL(RCCLX_USAGE, "rank %d of %d: init: rank 0 is on %s and rank %d on %s; all ranks of a communicator live "
+                              "in one kind of memory: set RCCLX_DEVICE alike", t->rank, t->nranks, kinds[first->kind & 3], r,
                               kinds[t->area[r]->device.kind & 3]);
     if (t->nranks > RCCLX_GPU_RANKS)
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: a communicator has at most %d ranks on GPUs in this version; use "
-                          "fewer, or RCCLX_DEVICE=host", t->rank, t->nranks, RCCLX_GPU_RANKS);
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: a communicator has at most %d ranks on GPUs in this version; "
+                          "use fewer, or RCCLX_DEVICE=host", t->rank, t->nranks, RCCLX_GPU_RANKS);
     for (int r = 1; r < t->nranks; r++)
         for (int k = 0; k < r; k++)
             if (t->area[r]->ident.key != t->area[k]->ident.key && !strcmp(t->area[r]->device.pci, t->area[k]->device.pci))
-                return RCCLX_FAIL(RCCLX_USAGE, "Duplicate GPU detected : rank %d and rank %d both on %s device %llx; give every process "
-                                  "a device of its own", k, r, brands[first->kind & 3],
+                return RCCLX_FAIL(RCCLX_USAGE, "Duplicate GPU detected : rank %d and rank %d both on %s device %llx; give every "
+                                  "process a device of its own", k, r, brands[first->kind & 3],
                                   (unsigned long long)rcclx_gpu_bus(t->area[r]->device.pci));
     return RCCLX_OK;
 }
@@ -484,7 +484,8 @@ rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *i
     return s;
 }
 
-rcclx_status rcclx_comm_init_all(void **handles, int nranks, const rcclx_gpu *gpu, const int *devices, const rcclx_comm_config *config)
+rcclx_status rcclx_comm_init_all(void **handles, int nranks, const rcclx_gpu *gpu, const int *devices,
+                                 const rcclx_comm_config *config)
 {
     rcclx_unique_id id;
     rcclx_comm_config blocking = *config;

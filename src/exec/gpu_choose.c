@@ -58,8 +58,8 @@ rcclx_status rcclx_gpu_choose(const char *call, int rank, const char *text, cons
         *gpu = g;
         return RCCLX_OK;
     }
-    return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s: there is no device for %s here: %s; use RCCLX_DEVICE=host", rank, call, words[word],
-                      g ? "the driver has none" : why);
+    return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s: there is no device for %s here: %s; use RCCLX_DEVICE=host", rank, call,
+                      words[word], g ? "the driver has none" : why);
 }
 
 uint64_t rcclx_gpu_bus(const char *pci)

@@ -94,8 +94,8 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
     }
     for (int k = 0; k < r->nplans; k++)
         if (!rcclx_ready_number(r, k, &g->picker.at, nbytes, nlanes, &w->plan[k]))
-            return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s: %zu bytes are too many pieces to be staged; split the message, or register "
-                              "its buffers (ncclCommRegister)", t->rank, rcclx_kind_name(op->kind), nbytes);
+            return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s: %zu bytes are too many pieces to be staged; split the message, or "
+                              "register its buffers (ncclCommRegister)", t->rank, rcclx_kind_name(op->kind), nbytes);
     return RCCLX_OK;
 }
 
@@ -221,7 +221,8 @@ rcclx_status rcclx_gpu_post(rcclx_team *t, const rcclx_task *chain, void *stream
     if (!half && (s == RCCLX_OK || s == RCCLX_UNSUPPORTED || s == RCCLX_USAGE))
         return s;
     /* this rank will not take part in what the others wait for */
-    snprintf(text, sizeof(text), "rank %d of %d: %s%s on %s device %d: %.600s", t->rank, t->nranks, rcclx_kind_name(chain->op.kind),
-             chain->next ? " and what was grouped with it" : "", g->gpu->name, g->device, rcclx_last_error());
+    snprintf(text, sizeof(text), "rank %d of %d: %s%s on %s device %d: %.600s", t->rank, t->nranks,
+             rcclx_kind_name(chain->op.kind), chain->next ? " and what was grouped with it" : "", g->gpu->name, g->device,
+             rcclx_last_error());
     return rcclx_team_break(t, s, text);
 }

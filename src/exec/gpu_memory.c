@@ -213,7 +213,8 @@ static bool is_new(rcclx_team *t, const memory *m, uintptr_t p, size_t nbytes, h
 
     for (int i = 0; !found && i < m->nheld; i++) {
         *h = m->all[i];
-        found = h->gpu == g->gpu && h->device == g->device && p >= h->base && nbytes <= h->nbytes && p - h->base <= h->nbytes - nbytes;
+        found = h->gpu == g->gpu && h->device == g->device && p >= h->base && nbytes <= h->nbytes &&
+                p - h->base <= h->nbytes - nbytes;
     }
     if (!found)
         return false;
@@ -310,14 +311,15 @@ rcclx_status rcclx_gpu_buffer_check(const rcclx_team *t, const char *call, const
 
     RCCLX_TRY(gpu->pointer(p, &at));
     if (at.place == RCCLX_AT_HOST)
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: %s %p is host memory, or memory that was freed, and this communicator is on "
-                          "%s device %d; copy it to the device, or RCCLX_DEVICE=host", t->rank, call, what, p, gpu->name, t->device);
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: %s %p is host memory, or memory that was freed, and this communicator is "
+                          "on %s device %d; copy it to the device, or RCCLX_DEVICE=host", t->rank, call, what, p, gpu->name,
+                          t->device);
     if (at.place == RCCLX_AT_DEVICE && at.device != t->device)
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: %s %p is memory of %s device %d and this rank is on device %d; allocate it "
-                          "with this rank's device as the current one", t->rank, call, what, p, gpu->name, at.device, t->device);
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: %s %p is memory of %s device %d and this rank is on device %d; allocate "
+                          "it with this rank's device as the current one", t->rank, call, what, p, gpu->name, at.device, t->device);
     const uint64_t skip = (uint64_t)(uintptr_t)p - at.base;
     if (at.base && at.nbytes && (at.base > (uint64_t)(uintptr_t)p || skip > at.nbytes || nbytes > at.nbytes - skip))
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: the %zu bytes at %s %p reach beyond its allocation of %zu bytes at 0x%llx; "
-                          "is the count too large?", t->rank, call, nbytes, what, p, at.nbytes, (unsigned long long)at.base);
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: the %zu bytes at %s %p reach beyond its allocation of %zu bytes at "
+                          "0x%llx; is the count too large?", t->rank, call, nbytes, what, p, at.nbytes, (unsigned long long)at.base);
     return RCCLX_OK;
 }

@@ -77,8 +77,8 @@ static rcclx_status to_oneself(rcclx_team *t, const rcclx_op *ops, int n, int in
     const rcclx_op *send = &ops[index], *recv = other_half(ops, n, index);
 
     if (!recv || recv->count != send->count || recv->type != send->type)
-        return RCCLX_FAIL(RCCLX_MISMATCH, "rank %d: %zu %s are sent to this rank itself, and %zu %s expected; count and type must be "
-                          "equal on both sides", t->rank, send->count, rcclx_type_name(send->type), recv ? recv->count : 0,
+        return RCCLX_FAIL(RCCLX_MISMATCH, "rank %d: %zu %s are sent to this rank itself, and %zu %s expected; count and type must "
+                          "be equal on both sides", t->rank, send->count, rcclx_type_name(send->type), recv ? recv->count : 0,
                           recv ? rcclx_type_name(recv->type) : "messages");
     const size_t nbytes = send->count * rcclx_type_size(send->type);
     return nbytes && send->in != recv->out ? t->gpu->gpu->copy(recv->out, send->in, nbytes, stream) : RCCLX_OK;
@@ -92,8 +92,8 @@ rcclx_status rcclx_gpu_pairs(rcclx_team *t, const rcclx_op *ops, int n, void *st
                 RCCLX_TRY(to_oneself(t, ops, n, i, stream));
             continue;
         }
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: %s %s rank %d: messages between GPUs are not built yet in this version; use "
-                          "a collective, or RCCLX_DEVICE=host", t->rank, rcclx_kind_name(ops[i].kind),
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: %s %s rank %d: messages between GPUs are not built yet in this version; "
+                          "use a collective, or RCCLX_DEVICE=host", t->rank, rcclx_kind_name(ops[i].kind),
                           ops[i].kind == RCCLX_SEND ? "to" : "from", ops[i].root);
     }
     return RCCLX_OK;

@@ -130,7 +130,8 @@ static rcclx_status ready_of(rcclx_gpu_picker *p, int form, const rcclx_shape *s
 
 static bool in_slot(const rcclx_gpu_picker *p, const rcclx_ready *r, size_t nbytes)
 {
-    return r->plan[0].shape.proto == RCCLX_PROTO_SIMPLE || rcclx_ready_longest(r, 0, nbytes) <= rcclx_ready_slot(r, 0, &p->at, p->line);
+    return r->plan[0].shape.proto == RCCLX_PROTO_SIMPLE ||
+           rcclx_ready_longest(r, 0, nbytes) <= rcclx_ready_slot(r, 0, &p->at, p->line);
 }
 
 static bool in_bounds(const rcclx_gpu_picker *p, const struct row *row, size_t nbytes)

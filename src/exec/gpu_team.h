@@ -157,7 +157,7 @@ bool         rcclx_gpu_turns(rcclx_gpu_team *g, int who, uint32_t *started, uint
 rcclx_status rcclx_gpu_follow(rcclx_gpu_team *g, void *stream);
 rcclx_status rcclx_gpu_leave_behind(rcclx_gpu_team *g, void *stream);
 
-/* gpu_pairs.c: put a chain's messages into g->pairs; run them. All sends and receives of this team in a group; posted, like a kernel. */
+/* gpu_pairs.c: put a chain's messages, those of this team in a group, into g->pairs; hand them to the GPU. */
 rcclx_status rcclx_gpu_pairs_collect(rcclx_team *t, const rcclx_task *chain);
 rcclx_status rcclx_gpu_pairs(rcclx_team *t, const rcclx_op *ops, int n, void *stream);
 

@@ -53,8 +53,7 @@ static void words(const rcclx_area *a, uint32_t turn, uint64_t hash, const char 
             best = c;
     }
     if (best)
-        rcclx_call_words(atomic_load_explicit(&best->sig, memory_order_relaxed), atomic_load_explicit(&best->count, memory_order_relaxed),
-                         text, n);
+        rcclx_call_words(atomic_load(&best->sig), atomic_load(&best->count), text, n);
     else
         snprintf(text, n, "%s", otherwise);
 }
@@ -83,8 +82,8 @@ static rcclx_status differs(rcclx_team *t, const gp_control *c)
 
     words(t->area[t->rank], c->turn, c->sig, "one thing", mine, sizeof(mine));
     words(t->area[r], c->turn, c->peer_sig, "another", theirs, sizeof(theirs));
-    snprintf(text, sizeof(text), "collective number %u: rank %d calls %s, but rank %d calls %s; all ranks must make the same calls in "
-             "the same order with the same count, type, operator and root", c->turn, t->rank, mine, r, theirs);
+    snprintf(text, sizeof(text), "collective number %u: rank %d calls %s, but rank %d calls %s; all ranks must make the same calls "
+             "in the same order with the same count, type, operator and root", c->turn, t->rank, mine, r, theirs);
     return rcclx_team_break(t, RCCLX_MISMATCH, text);
 }
 
@@ -95,9 +94,9 @@ static rcclx_status timed_out(rcclx_team *t, const gp_control *c)
 
     words(t->area[t->rank], c->turn, c->sig, rcclx_kind_name((rcclx_kind)c->kind), what, sizeof(what));
     peer_doing(t, r, c->turn, doing, sizeof(doing));
-    snprintf(text, sizeof(text), "rank %d of %d: %s (collective number %u) on %s device %d waits since %.1f s for rank %d (pid %d): %s; "
-             "RCCLX_TIMEOUT is %g s", t->rank, t->nranks, what, c->turn, t->driver->name, t->device, (double)c->waited_ns * 1e-9, r,
-             t->peer[r].pid, doing, t->timeout);
+    snprintf(text, sizeof(text), "rank %d of %d: %s (collective number %u) on %s device %d waits since %.1f s for rank %d (pid %d): "
+             "%s; RCCLX_TIMEOUT is %g s", t->rank, t->nranks, what, c->turn, t->driver->name, t->device,
+             (double)c->waited_ns * 1e-9, r, t->peer[r].pid, doing, t->timeout);
     return rcclx_team_break(t, RCCLX_TIMEOUT, text);
 }
 
@@ -137,8 +136,8 @@ static void check_closed(rcclx_team *t, uint32_t turn)
             !before(atomic_load(&t->area[r]->device.posted), turn) || t->gpu->graphs)
             continue;
         words(t->area[t->rank], turn, 0, "a collective", what, sizeof(what));
-        snprintf(text, sizeof(text), "rank %d of %d: %s (collective number %u): rank %d (pid %d) has destroyed its communicator; abort "
-                 "this communicator and make a new one without it", t->rank, t->nranks, what, turn, r, t->peer[r].pid);
+        snprintf(text, sizeof(text), "rank %d of %d: %s (collective number %u): rank %d (pid %d) has destroyed its communicator; "
+                 "abort this communicator and make a new one without it", t->rank, t->nranks, what, turn, r, t->peer[r].pid);
         rcclx_team_break(t, RCCLX_PEER_LOST, text);
         return;
     }
@@ -154,8 +153,8 @@ static void warn(rcclx_team *t, uint32_t turn, double waited)
         snprintf(who, sizeof(who), " for rank %d (pid %d)", r, t->peer[r].pid);
         peer_doing(t, r, turn, doing, sizeof(doing));
     }
-    RCCLX_ALERT("rank %d of %d: %s (collective number %u) on %s device %d waits since %.1f s%s: %s", t->rank, t->nranks, what, turn,
-                t->driver->name, t->device, waited, who, doing);
+    RCCLX_ALERT("rank %d of %d: %s (collective number %u) on %s device %d waits since %.1f s%s: %s", t->rank, t->nranks, what,
+                turn, t->driver->name, t->device, waited, who, doing);
 }
 
 static void look_at_turns(rcclx_team *t)
