@@ -205,7 +205,7 @@ GP_DEV int gp_meet(gp_ctx *c)
         if (unit != 1 && unit != 2)
             continue;
         const uint64_t own = unit == 1 ? c->w->in : c->w->out;
-        const uint64_t at = r == c->f->rank && x ? own : gp_resolve(c, r, x);
+        const uint64_t at = r == c->f->rank && x && x != GP_TOKEN_NONE ? own : gp_resolve(c, r, x); /* none: own may be NULL */
         if (unit == 1)
             sh->in[r] = at;
         else
