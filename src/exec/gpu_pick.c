@@ -54,16 +54,16 @@ _Static_assert((int)NROWS <= (int)RCCLX_FORMS, "a form a row");
 
 /* The protocols' bounds where no option says any. */
 static const struct { uint8_t from, to; size_t ll, ll128; } bounds[] = {
-    { 1, 2,        64 * K, 1024 * K },
+    { 1, 2,        32 * K, 1024 * K },
     { 3, GP_RANKS, 32 * K, 256 * K },
 };
 
 /* Bytes of a rank's share that a lane takes on before another one joins; times the
  * threads of a block in LL and LL128. */
 static const struct { size_t bytes; bool a_thread; int most; } lanes[3] = {
-    [SIMPLE] = { 32 * K, false, 32 },
+    [SIMPLE] = { 32 * K, false, 64 },
     [LL]     = { GP_LL_DATA, true, 32 },
-    [LL128]  = { 14, true, 32 },     /* 16 bytes a thread, seven of eight with data */
+    [LL128]  = { 14, true, 64 },     /* 16 bytes a thread, seven of eight with data */
 };
 
 static size_t bound(const rcclx_gpu_picker *p, int proto)

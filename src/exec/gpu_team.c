@@ -67,7 +67,7 @@ static rcclx_status write_start(rcclx_team *t)
 {
     rcclx_gpu_team *g = t->gpu;
     const gp_layout *at = &g->picker.at;
-    const gp_state state = { .turn = g->start, .started = g->start };
+    const gp_state state = { .progress = GP_PROGRESS(g->start), .started = g->start };
     void *head = rcclx_mem_alloc(rcclx_layout_head(at));
 
     if (!head)
@@ -240,10 +240,10 @@ bool rcclx_gpu_turns(rcclx_gpu_team *g, int who, uint32_t *started, uint32_t *fi
 
     if (enter(g, &v) != RCCLX_OK)
         return false;
-    const bool ok = g->gpu->copy(seen, g->state, offsetof(gp_state, arrived), g->stream) == RCCLX_OK && g->gpu->stream_sync(g->stream) == RCCLX_OK;
+    const bool ok = g->gpu->copy(seen, g->state, offsetof(gp_state, failed), g->stream) == RCCLX_OK && g->gpu->stream_sync(g->stream) == RCCLX_OK;
     leave(g, &v);
     *started = __atomic_load_n(&seen->started, __ATOMIC_RELAXED);
-    *finished = __atomic_load_n(&seen->turn, __ATOMIC_RELAXED);
+    *finished = GP_TURN(__atomic_load_n(&seen->progress, __ATOMIC_RELAXED));
     return ok;
 }
 

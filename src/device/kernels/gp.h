@@ -27,11 +27,11 @@
  *               and loaded whole
  *   LL128       gp_line_store, gp_line_load: 16 bytes of a line a lane, all lanes of the
  *               wave together; the flag is in the last 8 bytes of the lane with is_flag
- *   flags       gp_flag_* (64 bits), gp_word_* (32), gp_add_device, gp_fence_system:
- *               system scope but gp_add_device
+ *   flags       gp_flag_* (64 bits), gp_word_* (32), gp_fence_system: system scope;
+ *               gp_add_device, gp_add_relaxed: device scope
  *   block       gp_shared_peek, gp_shared_poke: a shared word that threads race for
  *   wait        gp_nap in every loop that spins; gp_ticks: nanoseconds
- *   args        gp_touch: this word is wanted soon
+ *   ahead       gp_touch: this word of the arguments, gp_want: this line of memory is needed soon
  *   code        GP_SLOW: a function that is called and not inlined, arguments by value
  *   numbers     gp_f32_bits .., gp_add_f32 .. (rounded once, never fused), small floats
  *               one by one and by the word: as docs/numerics.md has them
@@ -161,10 +161,17 @@ GP_DEV uint32_t gp_add_device(uint32_t *p, uint32_t v)
     return old;
 }
 
+/* Nobody waits for what was there before. */
+GP_DEV void gp_add_relaxed(uint64_t *p, uint64_t v)
+{
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
+}
+
 GP_DEV void gp_fence_system(void) { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
 GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return *(const volatile uint32_t *)p; }
 GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { *(volatile uint32_t *)p = v; }
 GP_DEV void gp_touch(uint32_t x) { asm volatile("" : : GP_ANYWHERE(x)); }
+GP_DEV void gp_want(const char *p) { (void)gp_ld1(p); }
 
 GP_DEV uint64_t gp_ticks(void)
 {
@@ -280,6 +287,7 @@ GP_DEV void gp_fence_system(void)
 GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return *(const volatile uint32_t *)p; }
 GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { *(volatile uint32_t *)p = v; }
 GP_DEV void gp_touch(uint32_t x) { asm volatile("" : : GP_ANYWHERE(x)); }
+GP_DEV void gp_want(const char *p) { (void)gp_ld1(p); }
 
 GP_DEV uint64_t gp_flag_get_acquire(const void *p) { return GP_AMD_LOAD(p, uint64_t, __ATOMIC_ACQUIRE); }
 GP_DEV uint64_t gp_flag_get(const void *p) { return GP_AMD_LOAD(p, uint64_t, __ATOMIC_RELAXED); }
@@ -295,6 +303,11 @@ GP_DEV uint32_t gp_add_device(uint32_t *p, uint32_t v)
     old = __scoped_atomic_fetch_add((GP_GLOBAL uint32_t *)p, v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
     return old;
+}
+
+GP_DEV void gp_add_relaxed(uint64_t *p, uint64_t v)
+{
+    (void)__scoped_atomic_fetch_add((GP_GLOBAL uint64_t *)p, v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE);
 }
 
 /* Halves, since the compiler waits after every volatile access of 16 bytes: loads from
@@ -429,8 +442,10 @@ GP_DEV uint64_t gp_flag_get(const void *p) { return gp_flag_get_acquire(p); }
 GP_DEV void gp_word_put(void *p, uint32_t v) { __atomic_store_n((uint32_t *)p, v, __ATOMIC_RELEASE); }
 GP_DEV uint32_t gp_word_get(const void *p) { return __atomic_load_n((const uint32_t *)p, __ATOMIC_ACQUIRE); }
 GP_DEV uint32_t gp_add_device(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
+GP_DEV void gp_add_relaxed(uint64_t *p, uint64_t v) { __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
 GP_DEV void gp_fence_system(void) { __atomic_signal_fence(__ATOMIC_ACQ_REL); }
 GP_DEV void gp_touch(uint32_t x) { (void)x; }
+GP_DEV void gp_want(const char *p) { (void)p; }
 GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return gp_word_get(p); }
 GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { gp_word_put(p, v); }
 

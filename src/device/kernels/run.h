@@ -145,6 +145,8 @@ GP_DEV void gp_announce(const gp_ctx *c)
     const uint64_t said[4] = { c->w->sig, c->w->in_token, c->w->out_token, c->w->scalar };
     const uint32_t flag = GP_FLAG(c->turn);
 
+    if (gp_tid() == c->nthreads - 1)
+        gp_word_poke(&gp_state_of(c)->started, c->turn);
     GP_NO_UNROLL
     for (uint32_t i = c->nthreads - 1 - gp_tid(); i < 4u * c->f->nranks; i += c->nthreads) {
         const uint32_t r = i / 4, unit = i % 4;
@@ -367,7 +369,7 @@ GP_DEV void gp_choose_plan(gp_ctx *c, uint32_t which)
 GP_DEV int gp_wait_turn(gp_ctx *c)
 {
     if (gp_tid() == 0)
-        while (gp_word_peek(&gp_state_of(c)->turn) != c->turn - 1)
+        while (GP_TURN(gp_flag_acquire(&gp_state_of(c)->progress)) != c->turn - 1)
             if (gp_waits(c, c->f->rank))
                 break;
     gp_sync();
@@ -376,25 +378,20 @@ GP_DEV int gp_wait_turn(gp_ctx *c)
 
 GP_DEV void gp_end_turn(const gp_ctx *c)
 {
-    gp_state *st = gp_state_of(c);
+    const uint64_t part = GP_WHOLE / c->nlanes, mine = c->lane ? part : GP_WHOLE - part * (c->nlanes - 1);
 
     gp_sync_publish();
     if (gp_tid())
         return;
-    if (c->nlanes == 1 || gp_add_device(&st->arrived, 1) == c->nlanes - 1) {
-        st->arrived = 0;
+    if (c->f->nworks > 1) /* other lanes go on by it; else the end of the kernel orders all */
         gp_fence_system();
-        gp_word_poke(&st->turn, c->turn);
-    }
+    gp_add_relaxed(&gp_state_of(c)->progress, mine);
 }
 
 GP_DEV int gp_do_work(gp_ctx *c, const int flagged, const int type, const int op)
 {
-    if (c->lane == 0) {
+    if (c->lane == 0)
         gp_announce(c);
-        if (gp_tid() == 0)
-            gp_word_poke(&gp_state_of(c)->started, c->turn);
-    }
     gp_choose_plan(c, 0);
     if (!flagged || (type == GP_ANY && c->w->op == GP_OP_PREMUL)) {
         if (!gp_meet(c))
@@ -415,6 +412,19 @@ GP_DEV void gp_fetch(const gp_frame *f, uint32_t nbytes)
         gp_touch(((const uint32_t *)(const void *)f)[at / 4]);
 }
 
+/* Ask for this thread's first data, before the turn, which it does not depend on, is here. */
+GP_DEV void gp_fetch_data(const gp_ctx *c, const unsigned char *blob)
+{
+    const gp_plan *p = &((const gp_work *)(const void *)blob)->plan[0];
+    const gp_flagged *s = (const gp_flagged *)(const void *)(blob + p->steps);
+    const uint64_t spot = ((const uint64_t *)(const void *)(blob + p->refs))[s->first];
+    const uint64_t thread = (uint64_t)c->lane * c->nthreads + gp_tid();
+    const uint64_t at = p->proto == GP_LL ? thread * GP_LL_DATA : thread / GP_LINE_LANES * GP_LINE_DATA;
+
+    if (p->nsteps && !GP_SPOT_SLOT(spot) && at < s->nbytes)
+        gp_want((const char *)(uintptr_t)GP_SPOT_AT(spot) + at);
+}
+
 /* The kernel. Constants: flagged, whether its plans are LL and LL128; type and op, what its reductions are. */
 GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, const int flagged, const int type, const int op)
 {
@@ -423,7 +433,9 @@ GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, 
     uint32_t at = 0;
 
     gp_fetch(f, f->nbytes);
-    ctx.turn = gp_word_peek(&st->turn);
+    if (flagged)
+        gp_fetch_data(&ctx, blob);
+    ctx.turn = GP_TURN(gp_flag_peek(&st->progress));
     if (gp_tid() == 0) { /* the others look after the first barrier */
         sh->failed = gp_word_peek(&st->failed);
         sh->since_ms = 0;

@@ -113,10 +113,16 @@ typedef struct {
     gp_plan  plan[2];
 } gp_work;
 
-/* Device memory of the rank alone; zeroed, then turn and started set by the host at init. */
+/* Collectives finished, in fractions that lanes add when they leave: all of a turn make a whole,
+ * so that no lane has to know whether it is the last. */
+#define GP_WHOLE UINT64_C(65536)
+#define GP_PROGRESS(turn) ((uint64_t)(turn) * GP_WHOLE)
+#define GP_TURN(progress) ((uint32_t)((progress) / GP_WHOLE))
+
+/* Device memory of the rank alone; zeroed, then progress and started set by the host at init. */
 typedef struct {
-    uint32_t turn, started;    /* collectives finished, begun; the watch copies these 8 bytes now and then */
-    uint32_t arrived;          /* lanes that have finished the current work */
+    uint64_t progress;
+    uint32_t started;          /* the turn begun; the watch copies these two now and then */
     uint32_t failed;           /* a lane has given up: the others follow */
     uint32_t pad[12];
 } gp_state;
@@ -145,6 +151,52 @@ typedef struct {
 /* The argument of a kernel whose plans are in LL or LL128, and of one for simple plans. */
 typedef struct { gp_frame frame; unsigned char blob[GP_SMALL_BYTES - sizeof(gp_frame)]; } gp_small;
 typedef struct { gp_frame frame; unsigned char blob[GP_LARGE_BYTES - sizeof(gp_frame)]; } gp_large;
+
+/* --- messages (pair.h) ---------------------------------------------------------------- */
+
+enum { GP_PAIR_SLOTS = 4, GP_PAIR_LANES = 32, GP_PAIR_FEW = 6, GP_PAIR_MANY = 64 /* messages of a launch */ };
+
+/* A mark: how far message `number` is; only grows. */
+#define GP_PAIR_MARK(number, count) ((uint64_t)(uint32_t)(number) << 32 | (uint32_t)(count))
+
+/* In a window, about one peer. Messages of a direction are numbered; number % GP_PAIR_SLOTS is where. */
+typedef struct {
+    /* the peer writes */
+    uint64_t done[GP_PAIR_SLOTS];                 /* mark: it has received what I sent */
+    uint32_t sends[GP_PAIR_SLOTS][2][4];          /* LL units: its signature and token as a sender to me */
+    uint32_t receives[GP_PAIR_SLOTS][2][4];       /* the same as a receiver */
+    uint64_t full[GP_PAIR_SLOTS][GP_PAIR_LANES];  /* marks: chunks it has written for me */
+    uint64_t empty[GP_PAIR_SLOTS][GP_PAIR_LANES]; /* chunks of mine that it has taken */
+    /* I do */
+    uint32_t sent, received;                      /* numbers of the last messages of earlier launches */
+    uint32_t left[GP_PAIR_SLOTS];                 /* blocks that are done with a message I receive */
+    uint32_t arrived;                             /* in what is about myself: blocks that have finished a launch */
+    uint32_t pad[25];
+} gp_pair_state;
+
+/* Where a window's pairs are: states of all ranks, then a set of slots for each other rank, which
+ * it sends into. A slot: LL units, then staging. */
+typedef struct { uint32_t states, slots, set_bytes, slot_bytes, ll_bytes, pad; } gp_pair_layout;
+
+typedef struct {
+    uint64_t at, nbytes, sig;
+    uint64_t token;            /* of at; 0: not within the peer's reach */
+    uint64_t slice;            /* large: bytes of a lane */
+    uint32_t chunk;            /* bytes of half of a lane's staging */
+    uint16_t first, index;     /* among the parts of its direction; before it in this launch, of its pair */
+    uint8_t  peer, sends, small, final; /* final: the last of its pair and direction in this launch */
+    uint8_t  lanes, parts, pad[2];      /* parts: blocks' works on this side; lanes are the same on both */
+} gp_pair;
+
+typedef struct {
+    gp_frame       frame;
+    gp_pair_layout at;
+    uint32_t       nmsgs, send_blocks, recv_blocks, pad;
+} gp_pair_head;
+
+/* The arguments of gp_pairs_few, which get there sooner, and of gp_pairs_many. */
+typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_FEW]; } gp_pair_few;
+typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_MANY]; } gp_pair_many;
 
 /* Kernels: for plans that only copy, for each sum that matters, for all the rest (type and
  * operator switched inside; sums of more than 8 in a flagged protocol). Two of each:
