@@ -90,6 +90,8 @@ struct rcclx_gpu {
     rcclx_status (*free)(void *ptr);
     rcclx_status (*alloc_host)(void **ptr, size_t nbytes);    /* pinned, coherent, zeroed; the same address on devices and host */
     rcclx_status (*free_host)(void *ptr);
+    rcclx_status (*register_host)(void *ptr, size_t nbytes);  /* whole pages of the caller's: kernels find them where `pointer` says */
+    rcclx_status (*unregister_host)(void *ptr);
     rcclx_status (*memory)(size_t *left, size_t *total);
     rcclx_status (*pointer)(const void *ptr, rcclx_gpu_pointer *p); /* OK with HOST for what the driver does not know */
 

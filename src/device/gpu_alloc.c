@@ -137,6 +137,28 @@ rcclx_status rcclx_driver_free_host(rcclx_driver *d, void *ptr)
     return ptr ? RCCLX_GPU_CALL(d, host_free, ptr) : RCCLX_OK;
 }
 
+rcclx_status rcclx_driver_register_host(rcclx_driver *d, void *ptr, size_t nbytes)
+{
+    rcclx_gpu_scope scope;
+    int device;
+
+    RCCLX_TRY(rcclx_driver_here(d, &scope, &device));
+    const rcclx_status s = RCCLX_GPU_CALL(d, host_register, ptr, nbytes, HOST_PORTABLE | HOST_MAPPED);
+    rcclx_driver_leave(d, &scope);
+    return s;
+}
+
+rcclx_status rcclx_driver_unregister_host(rcclx_driver *d, void *ptr)
+{
+    rcclx_gpu_scope scope;
+    int device;
+
+    RCCLX_TRY(rcclx_driver_here(d, &scope, &device));
+    const rcclx_status s = RCCLX_GPU_CALL(d, host_unregister, ptr);
+    rcclx_driver_leave(d, &scope);
+    return s;
+}
+
 rcclx_status rcclx_driver_memory(rcclx_driver *d, size_t *left, size_t *total)
 {
     return RCCLX_GPU_CALL(d, memory, left, total);

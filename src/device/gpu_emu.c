@@ -124,6 +124,7 @@ static const rcclx_gpu functions = {
     .kind = RCCLX_GPU_EMU, .name = "emu", .about = "GPUs of host threads (emulated)",
     .info = info, .current = current, .enter = enter, .leave = leave, .reaches = reaches, .enable_peer = enable_peer,
     .alloc = rcclx_emu_alloc, .free = rcclx_emu_free, .alloc_host = rcclx_emu_alloc_host, .free_host = rcclx_emu_free_host,
+    .register_host = rcclx_emu_register_host, .unregister_host = rcclx_emu_unregister_host,
     .memory = rcclx_emu_memory, .pointer = rcclx_emu_pointer, .export = rcclx_emu_export, .import = rcclx_emu_import,
     .unimport = rcclx_emu_unimport, .share = rcclx_emu_share, .copy = rcclx_emu_copy, .fill = rcclx_emu_fill,
     .stream_create = rcclx_emu_stream_create, .stream_destroy = rcclx_emu_stream_destroy, .stream_sync = rcclx_emu_stream_sync,

@@ -140,6 +140,8 @@ rcclx_status rcclx_emu_alloc(void **ptr, size_t nbytes, bool flags);
 rcclx_status rcclx_emu_free(void *ptr);
 rcclx_status rcclx_emu_alloc_host(void **ptr, size_t nbytes);
 rcclx_status rcclx_emu_free_host(void *ptr);
+rcclx_status rcclx_emu_register_host(void *ptr, size_t nbytes);
+rcclx_status rcclx_emu_unregister_host(void *ptr);
 rcclx_status rcclx_emu_memory(size_t *left, size_t *total);
 rcclx_status rcclx_emu_pointer(const void *ptr, rcclx_gpu_pointer *p);
 rcclx_status rcclx_emu_export(const void *ptr, rcclx_gpu_handle *h);

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef enum { OWN, PINNED, IMPORTED } kind;
+typedef enum { OWN, PINNED, IMPORTED, REGISTERED } kind;
 
 struct emu_allocation {
     emu_allocation *next;
@@ -24,8 +24,8 @@ struct emu_allocation {
     uint64_t        serial;
 };
 
-static const char *const calls[] = { "free", "free_host", "unimport" };
-static const char *const kinds[] = { "memory of a device", "pinned host memory", "memory of a peer, mapped here" };
+static const char *const calls[] = { "free", "free_host", "unimport", "unregister_host" };
+static const char *const kinds[] = { "memory of a device", "pinned host memory", "memory of a peer, mapped here", "registered host memory" };
 
 /* The allocation that ptr lies in, with the list locked. */
 static emu_allocation *lookup(emu_state *e, const void *ptr)
@@ -39,17 +39,27 @@ static emu_allocation *lookup(emu_state *e, const void *ptr)
 
 static void dispose(emu_allocation *a)
 {
-    if (a->base)
+    if (a->base && a->kind != REGISTERED)
         munmap(a->base, a->mapped);
     if (a->fd >= 0)
         close(a->fd);
     rcclx_mem_free(a);
 }
 
+static void enter_in_list(emu_allocation *a)
+{
+    emu_state *e = rcclx_emu_state();
+
+    pthread_mutex_lock(&e->memory);
+    a->serial = ++e->serial;
+    a->next = e->allocations;
+    e->allocations = a;
+    pthread_mutex_unlock(&e->memory);
+}
+
 /* Map fd, or nobody's memory, and put it in the list. Takes the descriptor. */
 static rcclx_status add(kind k, int fd, size_t nbytes, const char *call, void **ptr)
 {
-    emu_state      *e = rcclx_emu_state();
     const size_t    page = (size_t)sysconf(_SC_PAGESIZE), mapped = (nbytes + page - 1) / page * page;
     const int       flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
     emu_allocation *a = RCCLX_NEW(emu_allocation);
@@ -68,11 +78,7 @@ static rcclx_status add(kind k, int fd, size_t nbytes, const char *call, void **
         return RCCLX_FAIL_ERRNO("emu: %s: mapping %zu bytes", call, nbytes);
     }
     a->base = *ptr = p;
-    pthread_mutex_lock(&e->memory);
-    a->serial = ++e->serial;
-    a->next = e->allocations;
-    e->allocations = a;
-    pthread_mutex_unlock(&e->memory);
+    enter_in_list(a);
     return RCCLX_OK;
 }
 
@@ -172,6 +178,26 @@ rcclx_status rcclx_emu_free_host(void *ptr)
     return ptr ? take_away(PINNED, ptr) : RCCLX_OK;
 }
 
+rcclx_status rcclx_emu_register_host(void *ptr, size_t nbytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    RCCLX_TRY(rcclx_emu_unsafe("register_host"));
+    if (!ptr || !nbytes || ((uintptr_t)ptr | nbytes) % page)
+        return RCCLX_FAIL(RCCLX_SYSTEM, "emu: register_host: %zu bytes at %p are not whole pages", nbytes, ptr);
+    emu_allocation *a = RCCLX_NEW(emu_allocation);
+    if (!a)
+        return RCCLX_FAIL(RCCLX_NOMEM, "emu: register_host: no memory for a note of it");
+    *a = (emu_allocation){ .kind = REGISTERED, .base = ptr, .nbytes = nbytes, .mapped = nbytes, .device = -1, .fd = -1 };
+    enter_in_list(a);
+    return RCCLX_OK;
+}
+
+rcclx_status rcclx_emu_unregister_host(void *ptr)
+{
+    return take_away(REGISTERED, ptr);
+}
+
 rcclx_status rcclx_emu_memory(size_t *left, size_t *total)
 {
     emu_state *e = rcclx_emu_state();
@@ -192,7 +218,7 @@ rcclx_status rcclx_emu_pointer(const void *ptr, rcclx_gpu_pointer *p)
     const emu_allocation *a = lookup(e, ptr);
     if (a) {
         *p = (rcclx_gpu_pointer){
-            .place = a->kind == PINNED ? RCCLX_AT_PINNED : RCCLX_AT_DEVICE,
+            .place = a->kind == PINNED || a->kind == REGISTERED ? RCCLX_AT_PINNED : RCCLX_AT_DEVICE,
             .device = a->kind == PINNED ? -1 : a->device,
             .device_ptr = (uint64_t)(uintptr_t)ptr,
             .base = (uint64_t)(uintptr_t)a->base,

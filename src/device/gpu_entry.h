@@ -72,6 +72,8 @@ typedef struct {
     X(R, free,           "cuMemFree_v2",                 "hipFree",                    (void *))                             \
     X(R, host_alloc,     "cuMemHostAlloc",               "hipHostMalloc",              (void **, size_t, unsigned))          \
     X(R, host_free,      "cuMemFreeHost",                "hipHostFree",                (void *))                             \
+    X(O, host_register,  "cuMemHostRegister_v2",         "hipHostRegister",            (void *, size_t, unsigned))           \
+    X(O, host_unregister, "cuMemHostUnregister",         "hipHostUnregister",          (void *))                             \
     X(R, memory,         "cuMemGetInfo_v2",              "hipMemGetInfo",              (size_t *, size_t *))                 \
     X(R, range,          "cuMemGetAddressRange_v2",      "hipMemGetAddressRange",      (void **, size_t *, const void *))    \
     X(R, ask_pointer,    "cuPointerGetAttributes",       NULL,                         (unsigned, int *, void **, const void *)) \
@@ -207,6 +209,8 @@ static inline void *rcclx_driver_stream(const rcclx_driver *d, rcclx_gpu_stream 
     X(free, (ptr), void *ptr)                                                                                                \
     X(alloc_host, (ptr, nbytes), void **ptr, size_t nbytes)                                                                  \
     X(free_host, (ptr), void *ptr)                                                                                           \
+    X(register_host, (ptr, nbytes), void *ptr, size_t nbytes)                                                                \
+    X(unregister_host, (ptr), void *ptr)                                                                                     \
     X(memory, (left, total), size_t *left, size_t *total)                                                                    \
     X(pointer, (ptr, p), const void *ptr, rcclx_gpu_pointer *p)                                                              \
     X(export, (ptr, h), const void *ptr, rcclx_gpu_handle *h)                                                                \

@@ -7,7 +7,8 @@
  *
  * Open is over when every rank has answered about every window: n x n words in
  * the areas, which nobody writes again. So all ranks see the same matrix, and
- * agree on whether everybody reaches everybody. Descriptors keep the memory alive
+ * agree on whether everybody reaches everybody. If not, the same is done once more with
+ * windows in host memory (window_host.c). Descriptors keep the memory alive
  * after its owner has ended; between ranks of one process, where the pointer is
  * all there is, a word of holders does. */
 #include "transport/window_state.h"
@@ -63,18 +64,30 @@ void rcclx_window_let_go(rcclx_windows *w, int owner, void *window)
 
 /* --- open --------------------------------------------------------------------- */
 
+/* *fd: to be closed, or -1. */
+static rcclx_status make_window(rcclx_windows *w, int *fd)
+{
+    *fd = -1;
+    if (w->host) {
+        RCCLX_TRY(rcclx_window_host_make(w, fd));
+        RCCLX_TRY(rcclx_window_host_map(w, *fd, &w->window, &w->at[w->rank]));
+    } else {
+        RCCLX_TRY(w->gpu->alloc(&w->window, w->nbytes, true));
+        atomic_store(&w->area[w->rank]->holders, 1u << w->rank);
+        w->at[w->rank] = w->window;
+    }
+    rcclx_window_say(w, w->rank, RCCLX_ANSWER_MAPPED);
+    return RCCLX_OK;
+}
+
 static rcclx_status make(rcclx_windows *w)
 {
-    RCCLX_TRY(w->gpu->alloc(&w->window, w->nbytes, true));
-    atomic_store(&w->area[w->rank]->holders, 1u << w->rank);
     RCCLX_TRY(w->gpu->alloc(&w->map, sizeof(uint64_t) * GP_RANKS * GP_REGS, false));
     RCCLX_TRY(w->gpu->stream_create(&w->stream));
-    w->at[w->rank] = w->window;
-    atomic_store(&w->area[w->rank]->window[w->rank], RCCLX_ANSWER_MAPPED);
     return rcclx_window_listen(w);
 }
 
-/* The letter about my window. *fd: to be closed, or -1. */
+/* The letter about my window. *fd: of host memory; to be closed, or -1. */
 static void announce(rcclx_windows *w, rcclx_letter *l, int *fd)
 {
     rcclx_gpu_handle h = { .fd = -1 };
@@ -82,7 +95,10 @@ static void announce(rcclx_windows *w, rcclx_letter *l, int *fd)
     bool others = false;
 
     *l = (rcclx_letter){ .kind = RCCLX_LETTER_WINDOW, .base = (uint64_t)(uintptr_t)w->window, .nbytes = w->nbytes };
-    *fd = -1;
+    if (w->host) {
+        l->way = RCCLX_WAY_FD;
+        return;
+    }
     if (w->gpu->info(w->device, &info) == RCCLX_OK)
         memcpy(l->pci, info.pci, sizeof(l->pci));
     for (int r = 0; r < w->nranks; r++)
@@ -102,7 +118,7 @@ static rcclx_status tell(rcclx_windows *w, rcclx_letter *l, int fd, uint32_t *to
     for (int r = 0; r < w->nranks; r++) {
         if (*told >> r & 1 || atomic_load_explicit(&w->area[r]->state, memory_order_acquire) == RCCLX_WINDOW_ABSENT)
             continue;
-        const rcclx_status s = r == w->rank ? RCCLX_OK : rcclx_window_post(w, r, l, rcclx_window_local(w, r) ? -1 : fd);
+        const rcclx_status s = r == w->rank ? RCCLX_OK : rcclx_window_post(w, r, l, rcclx_window_local(w, r) && !w->host ? -1 : fd);
         if (s == RCCLX_OK)
             *told |= 1u << r;
         else if (s != RCCLX_AGAIN && s != RCCLX_PEER_LOST)
@@ -128,7 +144,7 @@ static rcclx_status all_answered(const rcclx_windows *w, int *late, int *of)
 {
     for (int r = 0; r < w->nranks; r++)
         for (int k = 0; k < w->nranks; k++)
-            if (atomic_load_explicit(&w->area[r]->window[k], memory_order_acquire) == RCCLX_ANSWER_NONE) {
+            if (rcclx_window_answer(w, r, k) == RCCLX_ANSWER_NONE) {
                 *late = r;
                 *of = k;
                 return RCCLX_AGAIN;
@@ -199,7 +215,7 @@ static void conclude(rcclx_windows *w)
     w->whole = true;
     for (int r = 0; r < w->nranks; r++)
         for (int k = 0; w->whole && k < w->nranks; k++)
-            if (atomic_load(&w->area[r]->window[k]) != RCCLX_ANSWER_MAPPED) {
+            if (rcclx_window_answer(w, r, k) != RCCLX_ANSWER_MAPPED) {
                 w->whole = false;
                 memcpy(w->why, w->area[r]->why, sizeof(w->why));
                 w->why[sizeof(w->why) - 1] = 0;
@@ -208,25 +224,43 @@ static void conclude(rcclx_windows *w)
         RCCLX_INFO_LOG(P2P, "%s", w->why);
 }
 
-static rcclx_status start(rcclx_windows *w, const rcclx_windows_args *a)
+static rcclx_status share_window(rcclx_windows *w, const rcclx_windows_args *a)
 {
-    rcclx_window_visit v;
     rcclx_letter l;
     int fd;
 
-    RCCLX_TRY(rcclx_window_enter(w, &v));
-    rcclx_status s = make(w);
+    rcclx_status s = make_window(w, &fd);
     if (s == RCCLX_OK) {
         announce(w, &l, &fd);
         atomic_store_explicit(&w->area[w->rank]->state, RCCLX_WINDOW_HERE, memory_order_release);
         s = exchange(w, a, &l, fd);
-        if (fd >= 0)
-            close(fd);
     }
-    rcclx_window_leave(w, &v);
+    if (fd >= 0)
+        close(fd);
     if (s == RCCLX_OK)
         conclude(w);
     return s;
+}
+
+static rcclx_status start(rcclx_windows *w, const rcclx_windows_args *a)
+{
+    rcclx_window_visit v;
+
+    RCCLX_TRY(rcclx_window_enter(w, &v));
+    rcclx_status s = make(w);
+    if (s == RCCLX_OK)
+        s = share_window(w, a);
+    rcclx_window_leave(w, &v);
+    return s;
+}
+
+/* What the others are told. */
+static void say_failed(rcclx_windows *w, rcclx_status s)
+{
+    rcclx_window_area *me = w->area[w->rank];
+
+    snprintf(me->failure, sizeof(me->failure), "%s", s == RCCLX_ABORTED ? "it was aborted" : rcclx_last_error());
+    atomic_store_explicit(&me->state, RCCLX_WINDOW_FAILED, memory_order_release);
 }
 
 static void know(rcclx_windows *w, const rcclx_windows_args *a)
@@ -236,6 +270,7 @@ static void know(rcclx_windows *w, const rcclx_windows_args *a)
     w->rank = a->rank;
     w->nranks = a->nranks;
     w->nbytes = a->nbytes;
+    w->host = a->host;
     memcpy(w->token, a->token, sizeof(w->token));
     w->fd = -1;
     pthread_mutex_init(&w->lock, NULL);
@@ -258,9 +293,7 @@ rcclx_status rcclx_windows_open(rcclx_windows **out, const rcclx_windows_args *a
     know(w, a);
     const rcclx_status s = start(w, a);
     if (s != RCCLX_OK) {
-        rcclx_window_area *me = w->area[w->rank];
-        snprintf(me->failure, sizeof(me->failure), "%s", s == RCCLX_ABORTED ? "it was aborted" : rcclx_last_error());
-        atomic_store_explicit(&me->state, RCCLX_WINDOW_FAILED, memory_order_release);
+        say_failed(w, s);
         rcclx_windows_close(w);
         return s;
     }
@@ -270,11 +303,27 @@ rcclx_status rcclx_windows_open(rcclx_windows **out, const rcclx_windows_args *a
 
 /* --- close -------------------------------------------------------------------- */
 
-static void unmap_all(rcclx_windows *w)
+/* All windows, own included; device current. */
+static void unmap_windows(rcclx_windows *w)
 {
     for (int r = 0; r < w->nranks; r++) {
-        if (w->imported[r])
-            w->gpu->unimport(w->imported[r]);
+        void *base = r == w->rank && w->host ? w->window : w->imported[r];
+        if (w->host)
+            rcclx_window_host_unmap(w, base);
+        else if (base)
+            w->gpu->unimport(base);
+        else if (rcclx_window_local(w, r))
+            rcclx_window_let_go(w, r, w->at[r]);
+        w->imported[r] = NULL;
+        w->at[r] = NULL;
+    }
+    w->window = NULL;
+}
+
+static void unmap_all(rcclx_windows *w)
+{
+    unmap_windows(w);
+    for (int r = 0; r < w->nranks; r++) {
         for (int i = 0; w->imports[r] && i < GP_REGS; i++)
             if (w->imports[r][i].base)
                 w->gpu->unimport(w->imports[r][i].base);
@@ -298,13 +347,34 @@ void rcclx_windows_close(rcclx_windows *w)
         unmap_all(w);
         rcclx_window_leave(w, &v);
     }
-    for (int r = 0; r < w->nranks; r++)
-        if (rcclx_window_local(w, r))
-            rcclx_window_let_go(w, r, w->at[r]);
     pthread_mutex_destroy(&w->lock);
     rcclx_mem_free(w->ranges);
     rcclx_mem_free(w);
 }
+
+/* --- host memory instead --------------------------------------------------------- */
+
+rcclx_status rcclx_windows_to_host(rcclx_windows *w, const rcclx_windows_args *a)
+{
+    rcclx_window_visit v;
+
+    RCCLX_TRY(rcclx_window_enter(w, &v));
+    unmap_windows(w);
+    w->host = true;
+    w->why[0] = w->area[w->rank]->why[0] = 0;
+    const rcclx_status s = share_window(w, a);
+    rcclx_window_leave(w, &v);
+    if (s != RCCLX_OK)
+        say_failed(w, s);
+    return s;
+}
+
+bool rcclx_windows_in_host(const rcclx_windows *w)
+{
+    return w->host;
+}
+
+/* --- what there is ----------------------------------------------------------------- */
 
 char *rcclx_windows_at(const rcclx_windows *w, int rank)
 {

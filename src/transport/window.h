@@ -5,7 +5,8 @@
 #include "transport/transport.h"
 
 /* Device memory that ranks share: a window a rank, mapped by all peers, and
- * registered user buffers.
+ * registered user buffers. Where devices do not reach each other, windows are host
+ * memory that all of them use, and no buffer is shared.
  *
  *   rcclx_windows *w;
  *   RCCLX_TRY(rcclx_windows_open(&w, &args));         all ranks, bounded
@@ -32,6 +33,7 @@ typedef struct {
     const int           *peer_device;  /* device number of each rank in ITS process; for same-process ranks */
     uint64_t             token[2];     /* of the communicator: nobody else knows it */
     size_t               nbytes;       /* of a window */
+    bool                 host;         /* in host memory from the start; alike on all ranks */
     double               timeout;      /* seconds for open; 0: none */
     const _Atomic uint32_t *aborted;   /* open gives up when it is not 0; may be NULL */
 } rcclx_windows_args;
@@ -41,6 +43,11 @@ typedef struct {
  * reach says so on every rank, and why. */
 rcclx_status rcclx_windows_open(rcclx_windows **w, const rcclx_windows_args *a);
 void         rcclx_windows_close(rcclx_windows *w);  /* local; takes NULL */
+
+/* Windows in host memory instead; of the arguments, peer, timeout and aborted count. Collective like open, and
+ * after all ranks have opened and no longer use what there was. On failure w is still to be closed. */
+rcclx_status rcclx_windows_to_host(rcclx_windows *w, const rcclx_windows_args *a);
+bool         rcclx_windows_in_host(const rcclx_windows *w);
 
 /* The rank's window as this device sees it, own included; NULL: out of reach. */
 char *rcclx_windows_at(const rcclx_windows *w, int rank);
@@ -52,7 +59,7 @@ const char *rcclx_windows_why(const rcclx_windows *w);       /* "" or why not (s
 /* Registration: local; peers import in their serve. The same range again gives the
  * same reg and is counted. Refuses memory that is not this device's (ARGUMENT), that
  * cannot be exported or spans several allocations (UNSUPPORTED), and more than
- * GP_REGS at a time (UNSUPPORTED). The buffer stays allocated until deregister; let
+ * GP_REGS at a time (UNSUPPORTED), and any while windows are in host memory (UNSUPPORTED). The buffer stays allocated until deregister; let
  * go of it before it is freed. */
 rcclx_status rcclx_windows_register(rcclx_windows *w, const void *ptr, size_t nbytes, int *reg);
 rcclx_status rcclx_windows_deregister(rcclx_windows *w, int reg);

@@ -352,6 +352,9 @@ rcclx_status rcclx_windows_register(rcclx_windows *w, const void *ptr, size_t nb
     rcclx_gpu_pointer p;
     rcclx_window_visit v;
 
+    if (w->host)
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: register: the devices of this communicator reach each other through host "
+                          "memory only", w->rank);
     RCCLX_TRY(rcclx_window_enter(w, &v));
     rcclx_status s = look(w, ptr, nbytes, &p);
     if (s == RCCLX_OK) {

@@ -65,6 +65,9 @@ static rcclx_status map_window(rcclx_windows *w, const rcclx_letter *l, int fd)
     const int from = (int)l->from;
     void *ptr = (void *)(uintptr_t)l->base;
 
+    if (w->host)
+        return fd >= 0 ? rcclx_window_host_map(w, fd, &w->imported[from], &w->at[from])
+                       : RCCLX_FAIL(RCCLX_SYSTEM, "its file descriptor got lost; raise the limit of open files (ulimit -n)");
     if (!rcclx_window_local(w, from)) {
         if (l->offset > l->nbytes || w->nbytes > l->nbytes - l->offset)
             return RCCLX_FAIL(RCCLX_INTERNAL, "it has %llu bytes, not %llu", (unsigned long long)l->nbytes,
@@ -91,14 +94,14 @@ static void take_window(rcclx_windows *w, const rcclx_letter *l, int fd)
     rcclx_window_area *me = w->area[w->rank];
     const int from = (int)l->from;
 
-    if (atomic_load(&me->window[from]) != RCCLX_ANSWER_NONE)
+    if (rcclx_window_answer(w, w->rank, from) != RCCLX_ANSWER_NONE)
         return;
     const bool mapped = map_window(w, l, fd) == RCCLX_OK;
     if (!mapped && !me->why[0])
         snprintf(me->why, sizeof(me->why), "rank %d of %d: device %d cannot map the memory of rank %d: %.300s; are the devices "
                  "connected (P2P), and do containers share IPC and PID namespaces?", w->rank, w->nranks, w->device, from,
                  rcclx_last_error());
-    atomic_store_explicit(&me->window[from], mapped ? RCCLX_ANSWER_MAPPED : RCCLX_ANSWER_REFUSED, memory_order_release);
+    rcclx_window_say(w, from, mapped ? RCCLX_ANSWER_MAPPED : RCCLX_ANSWER_REFUSED);
 }
 
 /* --- buffers -------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 /* Between the files of window.h:
  *
  *   window.c         open and close
+ *   window_host.c    windows in host memory
  *   window_mail.c    letters: the datagram socket
  *   window_own.c     the owner's side of registered buffers: register, token
  *   window_serve.c   the peers' side: map what letters announce */
@@ -68,9 +69,10 @@ struct rcclx_windows {
     int      peer_device[GP_RANKS];
     rcclx_window_area *area[GP_RANKS];
     int      fd;
-    void    *window, *map;
+    void    *window, *map;          /* window: host: where the host has it */
+    bool     host;                  /* windows are in host memory: mapped by every rank for itself */
     rcclx_gpu_stream stream;        /* for map's entries: open and serve only */
-    void    *imported[GP_RANKS];    /* windows: base as imported; NULL: same process */
+    void    *imported[GP_RANKS];    /* windows: base as imported; NULL: same process, device memory */
     char    *at[GP_RANKS];
     bool     whole;
     char     why[512];
@@ -95,6 +97,11 @@ typedef struct {
 rcclx_status rcclx_window_enter(const rcclx_windows *w, rcclx_window_visit *v);
 void         rcclx_window_leave(const rcclx_windows *w, const rcclx_window_visit *v);
 
+/* A file of w->nbytes, and its mapping for the host and for the device; unmap takes NULL. */
+rcclx_status rcclx_window_host_make(const rcclx_windows *w, int *fd);
+rcclx_status rcclx_window_host_map(const rcclx_windows *w, int fd, void **base, char **at);
+void         rcclx_window_host_unmap(const rcclx_windows *w, void *base);
+
 /* Mail. post: AGAIN when the peer's socket is full (or not there, before it says
  * HERE), PEER_LOST when it is gone. receive: AGAIN: no letter; *fd -1: none with it. */
 rcclx_status rcclx_window_listen(rcclx_windows *w);
@@ -111,6 +118,19 @@ void rcclx_window_flush(rcclx_windows *w);
  * frees it with the last one. */
 bool rcclx_window_hold(rcclx_windows *w, int owner);
 void rcclx_window_let_go(rcclx_windows *w, int owner, void *window);
+
+/* What a rank has said about another's window; that they are in host memory now makes it another question. */
+static inline rcclx_answer rcclx_window_answer(const rcclx_windows *w, int rank, int of)
+{
+    const uint32_t a = atomic_load_explicit(&w->area[rank]->window[of], memory_order_acquire);
+
+    return a >> 2 == (uint32_t)w->host ? (rcclx_answer)(a & 3) : RCCLX_ANSWER_NONE;
+}
+
+static inline void rcclx_window_say(const rcclx_windows *w, int of, rcclx_answer a)
+{
+    atomic_store_explicit(&w->area[w->rank]->window[of], (uint32_t)w->host << 2 | (uint32_t)a, memory_order_release);
+}
 
 static inline bool rcclx_window_local(const rcclx_windows *w, int rank)
 {

@@ -230,6 +230,22 @@ EACH(memory_is_had_zeroed_and_given_back)
     FINE(g->free_host(q));
 }
 
+EACH(host_memory_of_others_is_registered)
+{
+    _Alignas(4096) static char page[4096];
+    rcclx_gpu_pointer p;
+
+    FINE(g->register_host(page, sizeof(page)));
+    CHECK(seen->host_flags == 3, "flags %x: not for all devices, or not mapped", seen->host_flags);
+    FINE(g->pointer(page + 7, &p));
+    CHECK(p.place == RCCLX_AT_PINNED && p.device_ptr == (uintptr_t)page + 7, "place %d", (int)p.place);
+    CHECK(g->register_host(page, sizeof(page)) == RCCLX_SYSTEM, "twice");
+    FINE(g->unregister_host(page));
+    FINE(g->pointer(page, &p));
+    CHECK(p.place == RCCLX_AT_HOST, "place %d", (int)p.place);
+    CHECK(g->unregister_host(page) == RCCLX_SYSTEM && strstr(rcclx_last_error(), "ostUnregister"), "%s", rcclx_last_error());
+}
+
 EACH(all_devices_get_access_and_copies_arrive)
 {
     uint32_t *p, words[4] = { 1, 2, 3, 4 }, back[4] = { 0 };

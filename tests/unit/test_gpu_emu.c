@@ -857,6 +857,15 @@ TEST(pointers_are_known)
     OK(g->pointer(&local, &q));
     CHECK(q.place == RCCLX_AT_HOST && q.device == -1 && !q.serial, "place %d", q.place);
     REFUSED(RCCLX_SYSTEM, g->free_host(dev), "pinned");
+    _Alignas(4096) static char page[4096];
+    REFUSED(RCCLX_SYSTEM, g->register_host(page + 1, 4095), "whole pages");
+    OK(g->register_host(page, sizeof(page)));
+    OK(g->pointer(page + 9, &q));
+    CHECK(q.place == RCCLX_AT_PINNED && q.device == -1 && q.device_ptr == (uint64_t)(uintptr_t)page + 9, "place %d", q.place);
+    OK(g->unregister_host(page));
+    OK(g->pointer(page, &q));
+    CHECK(q.place == RCCLX_AT_HOST, "place %d", q.place);
+    REFUSED(RCCLX_SYSTEM, g->unregister_host(page), "registered host memory");
     OK(g->free(dev));
     REFUSED(RCCLX_SYSTEM, g->free(dev), "freed before");
     MUST(g->alloc(&again, 1000, false));

@@ -24,6 +24,7 @@ enum { RANKS = 4, WINDOW = 1 << 20, NOTES = 64 };
 /* Made before the ranks, shared by all. */
 typedef struct {
     int        fd, nranks, threads; /* threads: a process */
+    bool       host, moves;         /* windows are in host memory: from the start, later */
     uint64_t   token[2];
     double     timeout;
     _Atomic uint32_t aborted;
@@ -101,10 +102,17 @@ static rcclx_status member_open(member *m)
     const rcclx_windows_args a = {
         .gpu = m->gpu, .device = m->device[m->rank], .rank = m->rank, .nranks = m->n, .segment = &m->segment, .peer = m->peer,
         .key = m->key, .peer_device = m->device, .token = { m->p->token[0], m->p->token[1] }, .nbytes = WINDOW,
-        .timeout = m->p->timeout, .aborted = &m->p->aborted,
+        .timeout = m->p->timeout, .aborted = &m->p->aborted, .host = m->p->host,
     };
 
     return rcclx_windows_open(&m->w, &a);
+}
+
+static rcclx_status member_move(member *m)
+{
+    const rcclx_windows_args a = { .peer = m->peer, .timeout = m->p->timeout, .aborted = &m->p->aborted };
+
+    return rcclx_windows_to_host(m->w, &a);
 }
 
 static void member_fini(member *m)
@@ -209,13 +217,28 @@ static word *window_of(const member *m, int r)
     return (word *)(void *)rcclx_windows_at(m->w, r);
 }
 
+/* As a test wants them; false: not at all. */
+static bool windows_open(member *m)
+{
+    if (!CHECK(member_open(m) == RCCLX_OK, "rank %d: %s", m->rank, rcclx_last_error()))
+        return false;
+    if (m->p->moves) {
+        CHECK(!rcclx_windows_whole(m->w) && *rcclx_windows_why(m->w), "whole");
+        meet(m->p);
+        if (!CHECK(member_move(m) == RCCLX_OK, "rank %d: %s", m->rank, rcclx_last_error()))
+            return false;
+    }
+    CHECK(rcclx_windows_in_host(m->w) == (m->p->host || m->p->moves), "host memory");
+    return true;
+}
+
 static int windows_main(int rank, int n, void *arg)
 {
     member    m;
     const int fds = check_count_fds(), maps = check_count_maps();
 
     member_init(&m, arg, rank);
-    if (!CHECK(member_open(&m) == RCCLX_OK, "rank %d: %s", rank, rcclx_last_error()))
+    if (!windows_open(&m))
         return 1;
     CHECK(rcclx_windows_whole(m.w) && !*rcclx_windows_why(m.w), "why: %s", rcclx_windows_why(m.w));
     word *mine = window_of(&m, rank);
@@ -255,6 +278,59 @@ TEST(windows_are_seen_by_all)
 {
     SHAPES(i)
         run(place_open(shapes[i].ranks, shapes[i].threads, windows_main));
+}
+
+static place *in_host(int nranks, int threads, bool moves)
+{
+    place *p = place_open(nranks, threads, windows_main);
+
+    p->host = !moves;
+    p->moves = moves;
+    return p;
+}
+
+TEST(windows_in_host_memory_are_seen_by_all)
+{
+    SHAPES(i)
+        run(in_host(shapes[i].ranks, shapes[i].threads, false));
+}
+
+TEST(windows_move_to_host_memory_where_devices_do_not_reach_each_other)
+{
+    setenv("RCCLX_EMU_UNREACHABLE", "0-1,2-3", 1);
+    rcclx_option_reload();
+    SHAPES(i)
+        if (shapes[i].ranks > 1)
+            run(in_host(shapes[i].ranks, shapes[i].threads, true));
+    unsetenv("RCCLX_EMU_UNREACHABLE");
+    rcclx_option_reload();
+}
+
+static int unshared_main(int rank, int n, void *arg)
+{
+    member m;
+    int    reg = -1;
+
+    (void)n;
+    member_init(&m, arg, rank);
+    if (!windows_open(&m))
+        return 1;
+    void *buf = alloc(&m, 4096);
+    CHECK(rcclx_windows_register(m.w, buf, 4096, &reg) == RCCLX_UNSUPPORTED && strstr(rcclx_last_error(), "host memory only"), "%s",
+          rcclx_last_error());
+    CHECK(!rcclx_windows_token(m.w, buf, 4096), "a token");
+    meet(m.p);
+    member_fini(&m);
+    m.gpu->free(buf);
+    return 0;
+}
+
+TEST(no_buffer_is_shared_through_host_memory)
+{
+    place *p = in_host(2, 1, false);
+
+    p->main = unshared_main;
+    run(p);
 }
 
 /* ---- buffers */

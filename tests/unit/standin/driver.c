@@ -360,6 +360,29 @@ FN(cuMemHostAlloc, hipHostMalloc)(void **ptr, size_t nbytes, unsigned flags)
     return OK;
 }
 
+FN(cuMemHostRegister_v2, hipHostRegister)(void *ptr, size_t nbytes, unsigned flags)
+{
+    if (current() < 0)
+        return BAD_CONTEXT;
+    if (!ptr || !nbytes || find(ptr))
+        return say(INVALID);
+    standin_state.host_flags = flags;
+    add(HOST, ptr, nbytes);
+    return OK;
+}
+
+FN(cuMemHostUnregister, hipHostUnregister)(void *ptr)
+{
+    memory *m = find(ptr);
+
+    if (current() < 0)
+        return BAD_CONTEXT;
+    if (!m || m->kind != HOST || m->base != ptr)
+        return say(INVALID);
+    m->kind = 0;
+    return OK;
+}
+
 FN(cuMemFreeHost, hipHostFree)(void *ptr)
 {
     memory *m = find(ptr);
