@@ -20,7 +20,7 @@ typedef struct {
     gp_large     args;
     size_t       used;
     int          nworks, nlanes;
-    bool         simple; /* no plan of it is flagged; else all are */
+    int          proto;  /* of all its plans */
     rcclx_kernel kernel;
     void        *stream;
 } batch;
@@ -122,8 +122,8 @@ static rcclx_status flush(rcclx_team *t, batch *b)
     b->args.frame.nworks = (uint8_t)b->nworks;
     b->args.frame.nlanes = (uint16_t)b->nlanes;
     b->args.frame.nbytes = (uint32_t)(sizeof(gp_frame) + b->used);
-    const rcclx_status s = g->gpu->launch(g->kernel[b->kernel][b->simple], (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,
-                                          b->simple ? sizeof(gp_large) : sizeof(gp_small));
+    const rcclx_status s = g->gpu->launch(g->kernel[b->kernel][b->proto], (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,
+                                          b->proto == RCCLX_PROTO_SIMPLE ? sizeof(gp_large) : sizeof(gp_small));
     if (s == RCCLX_OK) {
         g->turn += (uint32_t)b->nworks;
         atomic_store_explicit(&t->area[t->rank]->device.posted, g->turn, memory_order_relaxed);
@@ -143,11 +143,11 @@ static rcclx_status add(rcclx_team *t, batch *b, const rcclx_op *op)
 
     RCCLX_TRY(rcclx_gpu_pick(&g->picker, op->kind, rcclx_kind_rooted(op->kind) ? op->root : 0,
                              op->count * rcclx_type_size(op->type), wide, &r, &nlanes));
-    const bool simple = r->plan[0].shape.proto == RCCLX_PROTO_SIMPLE;
-    const size_t room = simple ? sizeof(((gp_large *)0)->blob) : sizeof(((gp_small *)0)->blob);
-    if (b->nworks && (nlanes != b->nlanes || simple != b->simple || b->used + r->nbytes > room || b->nworks == UINT8_MAX))
+    const int proto = r->plan[0].shape.proto;
+    const size_t room = proto == RCCLX_PROTO_SIMPLE ? sizeof(((gp_large *)0)->blob) : sizeof(((gp_small *)0)->blob);
+    if (b->nworks && (nlanes != b->nlanes || proto != b->proto || b->used + r->nbytes > room || b->nworks == UINT8_MAX))
         RCCLX_TRY(flush(t, b));
-    b->simple = simple;
+    b->proto = proto;
     RCCLX_TRY(fill(t, r, op, nlanes, (gp_work *)(void *)(b->args.blob + b->used)));
     b->kernel = both(b->kernel, kernel_of(op, r));
     b->nlanes = nlanes;

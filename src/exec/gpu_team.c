@@ -1,8 +1,9 @@
 /* A team on GPUs: its memory and kernels, from set-up to end.
  *
  *   windows   every rank's, mapped by all                      collective
- *   head      headers and counters of turn `start`             copied before READY is said
  *   state, control, module, kernels, own stream, events        nothing is loaded or allocated later
+ *   test      of the links (gpu_selftest.c)                    collective; windows may move to host memory
+ *   head      headers and counters of turn `start`             copied before READY is said
  *   agree     lanes, bounds, the watch thread                  after all are READY
  *
  * The end is local: kernels are waited for, or, of a broken team, told to leave. If they
@@ -53,13 +54,9 @@ static rcclx_status open_windows(rcclx_team *t, const uint64_t token[2], double 
     const rcclx_windows_args a = {
         .gpu = g->gpu, .device = g->device, .rank = t->rank, .nranks = t->nranks, .segment = &t->segment, .peer = t->peer,
         .key = key, .peer_device = device, .token = { token[0], token[1] }, .nbytes = g->picker.at.total, .timeout = timeout,
-        .aborted = &t->aborted,
+        .aborted = &t->aborted, .host = !t->segment.head->agreed.arenas && t->nranks > 1,
     };
-    RCCLX_TRY(rcclx_windows_open(&g->windows, &a));
-    if (rcclx_windows_whole(g->windows))
-        return RCCLX_OK;
-    return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: the GPUs do not all reach each other's memory: %.500s; use devices "
-                      "that do, or RCCLX_DEVICE=host", t->rank, t->nranks, rcclx_windows_why(g->windows));
+    return rcclx_windows_open(&g->windows, &a);
 }
 
 /* Headers and counters, and my turn. */
@@ -94,13 +91,13 @@ static rcclx_status make_memory(rcclx_team *t)
     RCCLX_TRY(g->gpu->alloc_host(&p, CONTROL_BYTES));
     g->control = p;
     g->seen = (gp_state *)(void *)((char *)p + SEEN_AT);
-    return write_start(t);
+    return RCCLX_OK;
 }
 
 static rcclx_status load_kernels(rcclx_team *t)
 {
-    static const char *const names[RCCLX_KERNEL_COUNT][2] = {
-#define X(id) { "gp_" #id "_flagged", "gp_" #id "_simple" },
+    static const char *const names[RCCLX_KERNEL_COUNT][3] = {
+#define X(id) { "gp_" #id "_simple", "gp_" #id "_ll", "gp_" #id "_ll128" },
         GP_KERNEL_LIST(X)
 #undef X
     };
@@ -108,7 +105,7 @@ static rcclx_status load_kernels(rcclx_team *t)
 
     RCCLX_TRY(g->gpu->load(&g->module, g->device));
     for (int k = 0; k < RCCLX_KERNEL_COUNT; k++)
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 3; i++) {
             int blocks = 0;
             RCCLX_TRY(g->gpu->function(&g->kernel[k][i], g->module, names[k][i]));
             RCCLX_TRY(g->gpu->occupancy(g->kernel[k][i], (unsigned)g->picker.threads, &blocks));
@@ -116,7 +113,7 @@ static rcclx_status load_kernels(rcclx_team *t)
                 return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: init: %s does not run with %d threads a block on %s device %d; set "
                                   "RCCLX_GPU_THREADS lower", t->rank, names[k][i], g->picker.threads, g->gpu->name, g->device);
         }
-    return RCCLX_OK;
+    return rcclx_gpu_pairs_load(g);
 }
 
 static void fill_frame(rcclx_team *t)
@@ -166,6 +163,10 @@ rcclx_status rcclx_gpu_team_create(rcclx_team *t, const uint64_t token[2], doubl
     rcclx_status s = make_memory(t);
     if (s == RCCLX_OK)
         s = load_kernels(t);
+    if (s == RCCLX_OK)
+        s = rcclx_gpu_selftest(t, timeout);
+    if (s == RCCLX_OK)
+        s = write_start(t);
     leave(g, &v);
     if (s == RCCLX_OK)
         fill_frame(t);
@@ -212,9 +213,10 @@ rcclx_status rcclx_gpu_team_agree(rcclx_team *t, const rcclx_agreed *a)
     p->limit[RCCLX_PROTO_LL] = a->gpu_ll;
     p->limit[RCCLX_PROTO_LL128] = a->gpu_ll128;
     p->protos = (unsigned)a->protos;
+    p->safe = ~(g->lines ? 0 : 1u << RCCLX_PROTO_LL128);
     p->line = g->gpu->kind == RCCLX_GPU_HIP ? AMD_LINE : NVIDIA_LINE;
     p->ordered = t->ordered;
-    p->reach = a->arenas;
+    p->reach = a->arenas && !g->in_host;
     p->forced = t->algo;
     rcclx_gpu_picker_start(p);
     RCCLX_INFO_LOG(INIT, "rank %d of %d: %s device %d %s (%s, %s), %d blocks of %d threads, %u bytes of window", t->rank, t->nranks,
@@ -359,7 +361,7 @@ void rcclx_gpu_describe(rcclx_team *t, rcclx_gpu_report *r)
     *r = (rcclx_gpu_report){
         .window_bytes = g->picker.at.total, .lanes = g->picker.lanes_most, .threads = g->picker.threads,
         .nbytes = g->picker.at.total + sizeof(gp_state) + CONTROL_BYTES + sizeof(uint64_t) * GP_RANKS * GP_REGS,
-        .registered = atomic_load(&g->registered),
+        .registered = atomic_load(&g->registered), .in_host = g->in_host, .lines = g->lines,
         .turn = atomic_load_explicit(&t->area[t->rank]->device.posted, memory_order_relaxed),
     };
     memcpy(r->name, g->info.name, sizeof(r->name));

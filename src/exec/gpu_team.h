@@ -14,7 +14,7 @@
 #include "exec/runner.h"
 #include "transport/window.h"
 
-/* The kernels, each for flagged and for simple plans. */
+/* The kernels, each for every protocol. */
 typedef enum {
 #define X(id) RCCLX_KERNEL_##id,
     GP_KERNEL_LIST(X)
@@ -25,6 +25,7 @@ typedef enum {
 /* --- gpu_layout.c: the one budget table of a window ------------------------------- */
 
 gp_layout gp_layout_make(int nranks);
+gp_pair_layout gp_pair_layout_make(const gp_layout *at, int nranks);
 /* What a window holds before the first turn: as if everybody had begun and finished turn `start`.
  * head: the first rcclx_layout_head(at) bytes. */
 size_t    rcclx_layout_head(const gp_layout *at);
@@ -67,7 +68,7 @@ enum { RCCLX_FORMS = 32 };
 typedef struct {
     int      nranks, rank, threads, lanes_most, lanes_least, lanes_cap;
     size_t   limit[3];       /* of a message, by protocol; agreed */
-    unsigned protos;         /* those allowed, a bit each */
+    unsigned protos, safe;   /* those allowed, and those that work here, a bit each */
     unsigned line;           /* bytes of a line of LL128 */
     bool     ordered;
     bool     reach;          /* peers' buffers may be used in place */
@@ -119,7 +120,8 @@ struct rcclx_gpu_team {
     gp_control      *control;  /* pinned; by atomic accesses */
     gp_state        *seen;     /* pinned, behind control: [2] copies of state; the poster's, the watch's */
     rcclx_gpu_module module;
-    rcclx_gpu_fn     kernel[RCCLX_KERNEL_COUNT][2]; /* flagged, simple */
+    rcclx_gpu_fn     kernel[RCCLX_KERNEL_COUNT][3]; /* by protocol */
+    rcclx_gpu_fn     pair_kernel[2]; /* few, many messages */
     rcclx_gpu_stream stream;   /* own */
     gp_frame         frame;    /* all but nworks and nlanes */
     uint32_t         start;
@@ -131,6 +133,8 @@ struct rcclx_gpu_team {
     bool             many;     /* operations came on more than one stream: each leaves an event behind */
     _Atomic bool     graphs;   /* something was captured: turns no longer say what has run */
     bool             paired;   /* messages have been handed out: they have no turns */
+    bool             in_host;  /* windows are in host memory: devices do not reach each other, or are not to */
+    bool             lines;    /* LL128 may be used */
     bool             stuck;    /* kernels did not leave in time: their memory is given up */
     bool             owes;     /* the last operation owes credit */
     uint32_t         turn;     /* of the last collective handed out */
@@ -145,6 +149,10 @@ struct rcclx_gpu_team {
     rcclx_gpu_watch  watch;
 };
 
+/* gpu_selftest.c: try the links between the devices, all ranks together; decides about in_host and lines. After
+ * kernels are loaded and before the first headers are written. Device current. */
+rcclx_status rcclx_gpu_selftest(rcclx_team *t, double timeout);
+
 /* gpu_launch.c. The chain's operations are this team's; their stream is `stream`. */
 rcclx_status rcclx_gpu_post(rcclx_team *t, const rcclx_task *chain, void *stream);
 uint64_t     rcclx_gpu_hash(const rcclx_op *op);
@@ -157,7 +165,8 @@ bool         rcclx_gpu_turns(rcclx_gpu_team *g, int who, uint32_t *started, uint
 rcclx_status rcclx_gpu_follow(rcclx_gpu_team *g, void *stream);
 rcclx_status rcclx_gpu_leave_behind(rcclx_gpu_team *g, void *stream);
 
-/* gpu_pairs.c: put a chain's messages, those of this team in a group, into g->pairs; hand them to the GPU. */
+/* gpu_pairs.c: its kernels, when all are loaded; put a chain's messages, those of this team in a group, into g->pairs; hand them to the GPU. */
+rcclx_status rcclx_gpu_pairs_load(rcclx_gpu_team *g);
 rcclx_status rcclx_gpu_pairs_collect(rcclx_team *t, const rcclx_task *chain);
 rcclx_status rcclx_gpu_pairs(rcclx_team *t, const rcclx_op *ops, int n, void *stream);
 

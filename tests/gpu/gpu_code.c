@@ -4,7 +4,7 @@
 #include "device/gpu.h"
 #include "device/kernels/work.h"
 
-#define NAMES(id) "gp_" #id "_flagged", "gp_" #id "_simple",
+#define NAMES(id) "gp_" #id "_ll", "gp_" #id "_ll128", "gp_" #id "_simple",
 static const char *const kernels[] = {GP_KERNEL_LIST(NAMES)};
 
 enum { THREADS = 512 };

@@ -5,7 +5,7 @@
 
 #include <elf.h>
 
-#define NAMES(id) "gp_" #id "_flagged", "gp_" #id "_simple",
+#define NAMES(id) "gp_" #id "_ll", "gp_" #id "_ll128", "gp_" #id "_simple",
 static const char *const kernels[] = {GP_KERNEL_LIST(NAMES)};
 
 enum { ELF_CUDA = 190, ELF_AMDGPU = 224 };

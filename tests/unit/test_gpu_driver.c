@@ -556,7 +556,7 @@ EACH(kernels_are_launched_with_their_arguments)
     int n = 0;
 
     FINE(g->enter(&a, 0));
-    FINE(g->function(&f, (void *)&n, "gp_copy_flagged"));
+    FINE(g->function(&f, (void *)&n, "gp_copy_ll"));
     CHECK(seen->loaded_functions == (g->kind == RCCLX_GPU_CUDA), "%d loaded", seen->loaded_functions);
     FINE(g->launch(f, 8, 512, (void *)1, &args, sizeof(args)));
     CHECK(seen->blocks == 8 && seen->threads == 512 && seen->nargs == sizeof(args), "%u x %u", seen->blocks, seen->threads);

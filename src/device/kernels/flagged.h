@@ -58,14 +58,11 @@ GP_DEV int gp_flagged_begin(gp_ctx *c, const gp_flagged *s)
 /* --- LL ---------------------------------------------------------------------------- */
 
 /* n <= 8 bytes from memory of any alignment, low bytes first. */
-GP_DEV uint64_t gp_load8(const char *p, uint64_t n)
+GP_SLOW uint64_t gp_load8_odd(const char *p, uint64_t n)
 {
-    const uint32_t a = (uint32_t)(uintptr_t)p;
     uint64_t x = 0;
 
-    if (n >= 8 && !(a & 7))
-        return gp_ld8(p);
-    if (n >= 8 && !(a & 3))
+    if (n >= 8 && !((uintptr_t)p & 3))
         return gp_ld4(p) | (uint64_t)gp_ld4(p + 4) << 32;
     GP_NO_UNROLL
     for (uint32_t i = 0; i < 8 && i < n; i++)
@@ -73,23 +70,33 @@ GP_DEV uint64_t gp_load8(const char *p, uint64_t n)
     return x;
 }
 
-GP_DEV void gp_store8(char *p, uint64_t x, uint64_t n)
+GP_SLOW void gp_store8_odd(char *p, uint64_t x, uint64_t n)
 {
-    const uint32_t a = (uint32_t)(uintptr_t)p;
-
-    if (n >= 8 && !(a & 7)) {
-        gp_st8(p, x);
-    } else if (n >= 8 && !(a & 3)) {
+    if (n >= 8 && !((uintptr_t)p & 3)) {
         gp_st4(p, (uint32_t)x);
         gp_st4(p + 4, (uint32_t)(x >> 32));
-    } else {
-        GP_NO_UNROLL
-        for (uint32_t i = 0; i < 8 && i < n; i++)
-            gp_st1(p + i, (uint32_t)(x >> (8 * i)) & 0xff);
+        return;
     }
+    GP_NO_UNROLL
+    for (uint32_t i = 0; i < 8 && i < n; i++)
+        gp_st1(p + i, (uint32_t)(x >> (8 * i)) & 0xff);
 }
 
-GP_DEV void gp_ll_put(const gp_ctx *c, const gp_flagged *s, uint64_t i, uint64_t left, uint64_t x)
+GP_DEV uint64_t gp_load8(const char *p, uint64_t n)
+{
+    return n >= 8 && !((uintptr_t)p & 7) ? gp_ld8(p) : gp_load8_odd(p, n);
+}
+
+GP_DEV void gp_store8(char *p, uint64_t x, uint64_t n)
+{
+    if (n >= 8 && !((uintptr_t)p & 7))
+        gp_st8(p, x);
+    else
+        gp_store8_odd(p, x, n);
+}
+
+/* Unit i, of those a thread does in turn. Messages that go by flags are short: 32 bits count them. */
+GP_DEV void gp_ll_put(const gp_ctx *c, const gp_flagged *s, uint32_t i, uint64_t x)
 {
     const uint64_t *dst = c->spots + s->first + s->nsrc;
 
@@ -99,37 +106,45 @@ GP_DEV void gp_ll_put(const gp_ctx *c, const gp_flagged *s, uint64_t i, uint64_t
         if (GP_SPOT_SLOT(dst[m]))
             gp_ll_store(at + i * GP_LL_UNIT, (uint32_t)x, (uint32_t)(x >> 32), GP_FLAG(c->turn), gp_flag2(c));
         else
-            gp_store8(at + i * GP_LL_DATA, x, left);
+            gp_store8(at + i * GP_LL_DATA, x, s->nbytes - i * GP_LL_DATA);
     }
 }
 
-/* A look at unit i of a source. 1: it is here. */
-GP_DEV int gp_ll_take(const gp_ctx *c, uint64_t spot, uint64_t i, uint64_t left, uint64_t *x)
+/* A look at a unit of a slot. 1: it is here. */
+GP_DEV int gp_ll_look(const gp_ctx *c, uint64_t spot, uint32_t i, uint64_t *x)
 {
-    const char *at = gp_spot_at(c, spot);
     uint32_t v[4];
 
-    if (!GP_SPOT_SLOT(spot)) {
-        *x = gp_load8(at + i * GP_LL_DATA, left);
-        return 1;
-    }
-    gp_ll_load(at + i * GP_LL_UNIT, v);
+    gp_ll_load((const char *)(uintptr_t)(GP_SPOT_AT(spot) + (c->turn & 1) * c->p->slot_bytes) + i * GP_LL_UNIT, v);
     *x = v[0] | (uint64_t)v[2] << 32;
     return v[1] == GP_FLAG(c->turn) && v[3] == gp_flag2(c);
 }
 
+GP_DEV uint64_t gp_ll_local(const gp_ctx *c, const gp_flagged *s, uint64_t spot, uint32_t i)
+{
+    return gp_load8(gp_spot_at(c, spot) + i * GP_LL_DATA, s->nbytes - i * GP_LL_DATA);
+}
+
+GP_DEV uint32_t gp_ll_units(const gp_flagged *s)
+{
+    return (uint32_t)((s->nbytes + GP_LL_DATA - 1) / GP_LL_DATA);
+}
+
 GP_DEV int gp_ll_copy(gp_ctx *c, const gp_flagged *s)
 {
-    const uint64_t src = c->spots[s->first], step = (uint64_t)c->nlanes * c->nthreads;
+    const uint64_t src = c->spots[s->first];
+    const uint32_t step = c->nlanes * c->nthreads, n = gp_ll_units(s);
 
     GP_NO_UNROLL
-    for (uint64_t i = (uint64_t)c->lane * c->nthreads + gp_tid(); i * GP_LL_DATA < s->nbytes; i += step) {
-        const uint64_t left = s->nbytes - i * GP_LL_DATA;
+    for (uint32_t i = c->lane * c->nthreads + gp_tid(); i < n; i += step) {
         uint64_t x;
-        while (!gp_ll_take(c, src, i, left, &x))
-            if (gp_waits(c, GP_SPOT_RANK(src)))
-                return 0;
-        gp_ll_put(c, s, i, left, x);
+        if (!GP_SPOT_SLOT(src))
+            x = gp_ll_local(c, s, src, i);
+        else
+            while (!gp_ll_look(c, src, i, &x))
+                if (gp_waits(c, GP_SPOT_RANK(src)))
+                    return 0;
+        gp_ll_put(c, s, i, x);
     }
     return 1;
 }
@@ -138,20 +153,19 @@ GP_DEV int gp_ll_copy(gp_ctx *c, const gp_flagged *s)
  * are not mine are asked for together, as often as one is missing. */
 GP_DEV int gp_ll_sum(gp_ctx *c, const gp_flagged *s, const int K, const int type, const int op)
 {
-    const uint64_t *src = c->spots + s->first, step = (uint64_t)c->nlanes * c->nthreads;
-    const uint32_t own = s->own;
+    const uint64_t *src = c->spots + s->first;
+    const uint32_t step = c->nlanes * c->nthreads, own = s->own, n = gp_ll_units(s);
 
     GP_NO_UNROLL
-    for (uint64_t i = (uint64_t)c->lane * c->nthreads + gp_tid(); i * GP_LL_DATA < s->nbytes; i += step) {
-        const uint64_t left = s->nbytes - i * GP_LL_DATA;
-        const uint64_t local = own < s->nsrc ? gp_load8(gp_spot_at(c, src[own]) + i * GP_LL_DATA, left) : 0;
+    for (uint32_t i = c->lane * c->nthreads + gp_tid(); i < n; i += step) {
+        const uint64_t local = own < s->nsrc ? gp_ll_local(c, s, src[own], i) : 0;
         uint64_t x[8];
         gp_acc acc;
         for (;;) {
             uint32_t late = GP_RANKS;
             GP_UNROLL
             for (int k = 0; k < K; k++)
-                if (k < s->nsrc && (uint32_t)k != own && !gp_ll_take(c, src[k] | UINT64_C(1) << 63, i, left, &x[k]))
+                if (k < s->nsrc && (uint32_t)k != own && !gp_ll_look(c, src[k], i, &x[k]))
                     late = (uint32_t)k;
             if (late == GP_RANKS)
                 break;
@@ -167,32 +181,44 @@ GP_DEV int gp_ll_sum(gp_ctx *c, const gp_flagged *s, const int K, const int type
                 gp_acc_next(&acc, type, op, gp_v4_make((uint32_t)y, (uint32_t)(y >> 32), 0, 0), 0, 0);
         }
         const gp_v4 y = gp_acc_last(&acc, type, op, 0);
-        gp_ll_put(c, s, i, left, gp_get(y, 0) | (uint64_t)gp_get(y, 1) << 32);
+        gp_ll_put(c, s, i, gp_get(y, 0) | (uint64_t)gp_get(y, 1) << 32);
     }
     return 1;
 }
 
 /* --- LL128 -------------------------------------------------------------------------- */
 
-/* n <= 16 bytes (negative: none) from memory of any alignment; zeros behind. */
-GP_DEV gp_v4 gp_load16(const char *p, int64_t n)
+/* n <= 16 bytes (negative: none) from memory of any alignment; zeros behind. `part` is for whoever has to
+ * look at every vector, the others call it. */
+GP_DEV gp_v4 gp_load16_part(const char *p, int64_t n)
 {
-    if (n >= 16 && !((uintptr_t)p & 15))
-        return gp_ld16(p);
     const uint64_t a = n > 0 ? gp_load8(p, (uint64_t)n) : 0, b = n > 8 ? gp_load8(p + 8, (uint64_t)n - 8) : 0;
+
     return gp_v4_make((uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32));
 }
 
-GP_DEV void gp_store16(char *p, gp_v4 v, int64_t n)
+GP_DEV void gp_store16_part(char *p, gp_v4 v, int64_t n)
 {
-    if (n >= 16 && !((uintptr_t)p & 15)) {
-        gp_st16(p, v);
-        return;
-    }
     if (n > 0)
         gp_store8(p, gp_get(v, 0) | (uint64_t)gp_get(v, 1) << 32, (uint64_t)n);
     if (n > 8)
         gp_store8(p + 8, gp_get(v, 2) | (uint64_t)gp_get(v, 3) << 32, (uint64_t)n - 8);
+}
+
+GP_SLOW gp_v4 gp_load16_odd(const char *p, int64_t n) { return gp_load16_part(p, n); }
+GP_SLOW void gp_store16_odd(char *p, gp_v4 v, int64_t n) { gp_store16_part(p, v, n); }
+
+GP_DEV gp_v4 gp_load16(const char *p, int64_t n)
+{
+    return n >= 16 && !((uintptr_t)p & 15) ? gp_ld16(p) : gp_load16_odd(p, n);
+}
+
+GP_DEV void gp_store16(char *p, gp_v4 v, int64_t n)
+{
+    if (n >= 16 && !((uintptr_t)p & 15))
+        gp_st16(p, v);
+    else
+        gp_store16_odd(p, v, n);
 }
 
 /* Where a lane of a wave is in a group of lines. */

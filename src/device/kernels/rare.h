@@ -40,19 +40,22 @@ GP_DEV gp_item gp_item_of(const gp_ctx *c, uint32_t proto, const gp_span *span, 
 }
 
 /* A flagged source of an item, when it is here. 0: give up. */
-GP_DEV int gp_item_wait(gp_ctx *c, uint64_t spot, const gp_item *it, gp_v4 *v)
+GP_DEV int gp_item_wait(gp_ctx *c, const gp_flagged *s, const int proto, uint64_t spot, const gp_item *it, gp_v4 *v)
 {
     uint64_t x = 0;
 
-    if (c->p->proto == GP_LL128) {
+    if (proto == GP_LL128) {
         while (gp_ballot(!gp_line_take(c, spot, &it->l, v)))
             if (gp_ballot(gp_waits(c, GP_SPOT_RANK(spot))))
                 return 0;
         return 1;
     }
-    while (!gp_ll_take(c, spot, it->unit, (uint64_t)it->l.left, &x))
-        if (gp_waits(c, GP_SPOT_RANK(spot)))
-            return 0;
+    if (!GP_SPOT_SLOT(spot))
+        x = gp_ll_local(c, s, spot, (uint32_t)it->unit);
+    else
+        while (!gp_ll_look(c, spot, (uint32_t)it->unit, &x))
+            if (gp_waits(c, GP_SPOT_RANK(spot)))
+                return 0;
     *v = gp_v4_make((uint32_t)x, (uint32_t)(x >> 32), 0, 0);
     return 1;
 }
@@ -124,7 +127,7 @@ GP_DEV void gp_rare_simple(gp_ctx *c, const gp_step *s, const gp_span *span, con
             continue;
         GP_NO_UNROLL
         for (uint32_t k = 0; k < s->nsrc; k++) {
-            v = gp_load16(gp_src(c, k) + it.l.data, it.l.left);
+            v = gp_load16_part(gp_src(c, k) + it.l.data, it.l.left);
             if (sums)
                 gp_rare_combine(&acc, k == 0, type, op, gp_rare_code(c), v, gp_rare_scalar(c, refs[k].rank, refs[k].raw),
                                 refs[k].raw);
@@ -133,12 +136,12 @@ GP_DEV void gp_rare_simple(gp_ctx *c, const gp_step *s, const gp_span *span, con
             v = gp_rare_result(&acc, type, op, gp_rare_code(c), divisor);
         GP_NO_UNROLL
         for (uint32_t m = 0; m < s->ndst; m++)
-            gp_store16(gp_dst(c, m) + it.l.data, v, it.l.left);
+            gp_store16_part(gp_dst(c, m) + it.l.data, v, it.l.left);
     }
 }
 
 /* A sum in a flagged protocol, any type and operator; all its sources are raw. 0: give up. */
-GP_DEV int gp_rare_flagged(gp_ctx *c, const gp_flagged *s)
+GP_DEV int gp_rare_flagged(gp_ctx *c, const gp_flagged *s, const int proto)
 {
     const uint64_t *src = c->spots + s->first;
     const int divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0;
@@ -146,20 +149,20 @@ GP_DEV int gp_rare_flagged(gp_ctx *c, const gp_flagged *s)
     gp_item it;
 
     GP_NO_UNROLL
-    for (uint64_t round = 0; it = gp_item_of(c, c->p->proto, &span, round), !it.over; round++) {
+    for (uint64_t round = 0; it = gp_item_of(c, proto, &span, round), !it.over; round++) {
         gp_acc acc;
         gp_v4 v;
         GP_NO_UNROLL
         for (uint32_t k = 0; k < s->nsrc; k++) {
-            if (!gp_item_wait(c, src[k], &it, &v))
+            if (!gp_item_wait(c, s, proto, src[k], &it, &v))
                 return 0;
             gp_rare_combine(&acc, k == 0, GP_ANY, GP_OP_COPY, gp_rare_code(c), v, gp_rare_scalar(c, GP_SPOT_RANK(src[k]), 1), 1);
         }
         v = gp_rare_result(&acc, GP_ANY, GP_OP_COPY, gp_rare_code(c), divisor);
-        if (c->p->proto == GP_LL128)
+        if (proto == GP_LL128)
             gp_lines_put(c, s, &it.l, v);
         else
-            gp_ll_put(c, s, it.unit, (uint64_t)it.l.left, gp_get(v, 0) | (uint64_t)gp_get(v, 1) << 32);
+            gp_ll_put(c, s, (uint32_t)it.unit, gp_get(v, 0) | (uint64_t)gp_get(v, 1) << 32);
     }
     return 1;
 }

@@ -235,9 +235,12 @@ GP_DEV int gp_wait(gp_ctx *c, const gp_step *s, uint32_t piece)
 {
     const uint32_t r = gp_tid();
 
-    if (s->phase == 0 || (s->lag && piece < c->nlanes))
-        return 1; /* headers are here */
-    const uint64_t mark = GP_MARK(c->turn, s->lag ? piece - c->nlanes : piece, s->phase);
+    const int previous = s->lag == GP_LAG_PREVIOUS;
+
+    if (s->phase == 0 /* headers are here */ || (previous && piece < c->nlanes) ||
+        (s->lag == GP_LAG_END && piece + c->nlanes < c->p->npieces))
+        return 1;
+    const uint64_t mark = GP_MARK(c->turn, previous ? piece - c->nlanes : piece, s->phase);
     if (r < c->f->nranks && r != c->f->rank && (s->peer == GP_ALL || s->peer == r)) {
         const uint64_t *at = (const uint64_t *)(gp_window(c, c->f->rank) + c->f->at.counters + c->lane * 128) + r;
         while ((int64_t)(gp_flag_acquire(at) - mark) < 0)
@@ -284,31 +287,29 @@ GP_DEV uint64_t gp_step_bytes(const gp_ctx *c, const gp_step *s, uint32_t i)
 /* --- a work -------------------------------------------------------------------------- */
 
 /* A step of a flagged plan. 0: give up. */
-GP_DEV int gp_flagged_step(gp_ctx *c, const gp_flagged *s, const int type, const int op)
+GP_DEV int gp_flagged_step(gp_ctx *c, const gp_flagged *s, const int proto, const int type, const int op)
 {
-    const int ll = c->p->proto == GP_LL;
-
     if (!gp_flagged_begin(c, s))
         return 0;
     if (s->op == GP_COPY)
-        return ll ? gp_ll_copy(c, s) : gp_ll128_copy(c, s);
+        return proto == GP_LL ? gp_ll_copy(c, s) : gp_ll128_copy(c, s);
     if (type == GP_ANY)
-        return gp_rare_flagged(c, s);
+        return gp_rare_flagged(c, s, proto);
     if (type == GP_COPIES)
         return 1;
     if (s->nsrc <= 2)
-        return ll ? gp_ll_sum(c, s, 2, type, op) : gp_ll128_sum(c, s, 2, type, op);
-    return ll ? gp_ll_sum(c, s, 8, type, op) : gp_ll128_sum(c, s, 8, type, op);
+        return proto == GP_LL ? gp_ll_sum(c, s, 2, type, op) : gp_ll128_sum(c, s, 2, type, op);
+    return proto == GP_LL ? gp_ll_sum(c, s, 8, type, op) : gp_ll128_sum(c, s, 8, type, op);
 }
 
-GP_DEV int gp_flagged_steps(gp_ctx *c, const int type, const int op)
+GP_DEV int gp_flagged_steps(gp_ctx *c, const int proto, const int type, const int op)
 {
     const gp_flagged *steps = (const gp_flagged *)(const void *)((const unsigned char *)c->w + c->p->steps);
 
     c->spots = (const uint64_t *)(const void *)((const unsigned char *)c->w + c->p->refs);
     GP_NO_UNROLL
     for (uint32_t i = 0; i < c->p->nsteps; i++)
-        if (!gp_flagged_step(c, &steps[i], type, op))
+        if (!gp_flagged_step(c, &steps[i], proto, type, op))
             return 0;
     return 1;
 }
@@ -388,18 +389,18 @@ GP_DEV void gp_end_turn(const gp_ctx *c)
     gp_add_relaxed(&gp_state_of(c)->progress, mine);
 }
 
-GP_DEV int gp_do_work(gp_ctx *c, const int flagged, const int type, const int op)
+GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int type, const int op)
 {
     if (c->lane == 0)
         gp_announce(c);
     gp_choose_plan(c, 0);
-    if (!flagged || (type == GP_ANY && c->w->op == GP_OP_PREMUL)) {
+    if (proto == GP_SIMPLE || (type == GP_ANY && c->w->op == GP_OP_PREMUL)) {
         if (!gp_meet(c))
             return 0;
-        if (!flagged && c->w->nplans > 1 && gp_shared_peek(&c->sh->staged))
+        if (proto == GP_SIMPLE && c->w->nplans > 1 && gp_shared_peek(&c->sh->staged))
             gp_choose_plan(c, 1);
     }
-    return flagged ? gp_flagged_steps(c, type, op) : gp_simple_steps(c, type, op);
+    return proto == GP_SIMPLE ? gp_simple_steps(c, type, op) : gp_flagged_steps(c, proto, type, op);
 }
 
 /* Ask for all of the arguments at once, a line a wave: they come from far, and a line is waited for
@@ -412,29 +413,14 @@ GP_DEV void gp_fetch(const gp_frame *f, uint32_t nbytes)
         gp_touch(((const uint32_t *)(const void *)f)[at / 4]);
 }
 
-/* Ask for this thread's first data, before the turn, which it does not depend on, is here. */
-GP_DEV void gp_fetch_data(const gp_ctx *c, const unsigned char *blob)
-{
-    const gp_plan *p = &((const gp_work *)(const void *)blob)->plan[0];
-    const gp_flagged *s = (const gp_flagged *)(const void *)(blob + p->steps);
-    const uint64_t spot = ((const uint64_t *)(const void *)(blob + p->refs))[s->first];
-    const uint64_t thread = (uint64_t)c->lane * c->nthreads + gp_tid();
-    const uint64_t at = p->proto == GP_LL ? thread * GP_LL_DATA : thread / GP_LINE_LANES * GP_LINE_DATA;
-
-    if (p->nsteps && !GP_SPOT_SLOT(spot) && at < s->nbytes)
-        gp_want((const char *)(uintptr_t)GP_SPOT_AT(spot) + at);
-}
-
-/* The kernel. Constants: flagged, whether its plans are LL and LL128; type and op, what its reductions are. */
-GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, const int flagged, const int type, const int op)
+/* The kernel. Constants: the protocol of its plans; type and op of its reductions. */
+GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, const int proto, const int type, const int op)
 {
     gp_ctx ctx = { .f = f, .sh = sh, .lane = gp_bid(), .nlanes = f->nlanes, .nthreads = f->nthreads };
     gp_state *st = (gp_state *)(uintptr_t)f->state;
     uint32_t at = 0;
 
     gp_fetch(f, f->nbytes);
-    if (flagged)
-        gp_fetch_data(&ctx, blob);
     ctx.turn = GP_TURN(gp_flag_peek(&st->progress));
     if (gp_tid() == 0) { /* the others look after the first barrier */
         sh->failed = gp_word_peek(&st->failed);
@@ -445,7 +431,7 @@ GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, 
         gp_ctx *c = &ctx;
         c->w = (const gp_work *)(blob + at);
         c->turn++;
-        if ((i && !gp_wait_turn(c)) || !gp_do_work(c, flagged, type, op))
+        if ((i && !gp_wait_turn(c)) || !gp_do_work(c, proto, type, op))
             return;
         gp_end_turn(c);
         at += c->w->nbytes;

@@ -73,6 +73,7 @@ typedef struct {
 } gp_step;
 enum { GP_COPY, GP_REDUCE, GP_SIGNAL, GP_WAIT };                 /* as rcclx_step_op */
 enum { GP_SIMPLE, GP_LL, GP_LL128 };                             /* as rcclx_proto */
+enum { GP_LAG_NONE, GP_LAG_PREVIOUS, GP_LAG_END };                /* of a WAIT: as RCCLX_LAG_* */
 enum { GP_OP_SUM, GP_OP_PROD, GP_OP_MAX, GP_OP_MIN, GP_OP_AVG, GP_OP_PREMUL, GP_OP_COPY }; /* as rcclx_redop */
 enum { GP_ALL = 0xff };
 
@@ -159,10 +160,15 @@ enum { GP_PAIR_SLOTS = 4, GP_PAIR_LANES = 32, GP_PAIR_FEW = 6, GP_PAIR_MANY = 64
 /* A mark: how far message `number` is; only grows. */
 #define GP_PAIR_MARK(number, count) ((uint64_t)(uint32_t)(number) << 32 | (uint32_t)(count))
 
+/* What must be equal on both sides. */
+#define GP_PAIR_SIG(type, count) ((uint64_t)((type) + 1) << 56 | (uint64_t)(count))
+#define GP_PAIR_SIG_TYPE(sig)  ((int)((sig) >> 56) - 1)
+#define GP_PAIR_SIG_COUNT(sig) ((sig) & ((UINT64_C(1) << 56) - 1))
+
 /* In a window, about one peer. Messages of a direction are numbered; number % GP_PAIR_SLOTS is where. */
 typedef struct {
     /* the peer writes */
-    uint64_t done[GP_PAIR_SLOTS];                 /* mark: it has received what I sent */
+    uint64_t done[GP_PAIR_SLOTS], apart[12];      /* mark: it has received what I sent */
     uint32_t sends[GP_PAIR_SLOTS][2][4];          /* LL units: its signature and token as a sender to me */
     uint32_t receives[GP_PAIR_SLOTS][2][4];       /* the same as a receiver */
     uint64_t full[GP_PAIR_SLOTS][GP_PAIR_LANES];  /* marks: chunks it has written for me */
@@ -185,7 +191,7 @@ typedef struct {
     uint32_t chunk;            /* bytes of half of a lane's staging */
     uint16_t first, index;     /* among the parts of its direction; before it in this launch, of its pair */
     uint8_t  peer, sends, small, final; /* final: the last of its pair and direction in this launch */
-    uint8_t  lanes, parts, pad[2];      /* parts: blocks' works on this side; lanes are the same on both */
+    uint8_t  lanes, parts, kind, pad;   /* parts: blocks' works on this side; lanes are the same on both */
 } gp_pair;
 
 typedef struct {
@@ -199,8 +205,11 @@ typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_FEW]; } gp_pair_few;
 typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_MANY]; } gp_pair_many;
 
 /* Kernels: for plans that only copy, for each sum that matters, for all the rest (type and
- * operator switched inside; sums of more than 8 in a flagged protocol). Two of each:
- * gp_<id>_flagged takes gp_small, gp_<id>_simple takes gp_large. */
+ * operator switched inside; sums of more than 8 in a flagged protocol). One for each
+ * protocol, since a small message has no time to wait for code that it does not need:
+ * gp_<id>_ll and gp_<id>_ll128 take gp_small, gp_<id>_simple takes gp_large. */
 #define GP_KERNEL_LIST(X) X(copy) X(sum_f32) X(sum_bf16) X(sum_f16) X(any)
+/* gp_pairs_<id> takes gp_pair_<id>. */
+#define GP_PAIR_KERNEL_LIST(X) X(few) X(many)
 
 #endif

@@ -1,0 +1,474 @@
+#ifndef RCCLX_DEVICE_KERNELS_PAIR_H
+#define RCCLX_DEVICE_KERNELS_PAIR_H
+
+/* Messages between two ranks: all sends and receives of a group in one launch.
+ *
+ *   launch   | sending blocks | receiving blocks |     the parts of all messages, dealt out in
+ *                                                      the same order on all ranks
+ *   slot     message m of a pair lies in slot m % GP_PAIR_SLOTS of the receiver's window, and
+ *            may when message m - GP_PAIR_SLOTS is done
+ *
+ *   small    sender: LL units into the slot     receiver: waits unit by unit, then says done
+ *   large    both tell each other where their buffers are; then the first that can be had:
+ *     push   the sender writes into the receiver's buffer, and says `full` a lane
+ *     pull   the receiver reads the sender's, and says done
+ *     fifo   chunk by chunk through the two halves of a lane's staging: full, empty
+ *
+ * A message is cut into lanes, by its length alone; a part of it is one lane, or all of
+ * them where there is only something to wait for. A block works on its parts one after
+ * the other. That cannot lock up: of the messages not done take the first in the common
+ * order; whatever its blocks did before is done, on both sides.
+ *
+ * The signature is mixed into the units' flags, and is in what both sides tell; who sees
+ * another one reports it. Numbers live in the window, and the last block to leave moves
+ * them on, so that launches may be repeated by graphs. */
+
+#include "device/kernels/run.h"
+
+typedef struct {
+    uint64_t at;                 /* the peer's buffer, as this device sees it; 0: out of reach */
+    uint32_t failed, since_ms;
+    uint32_t past;               /* the peer is past this message */
+    uint32_t last;               /* this block leaves last */
+} gp_pair_shared;
+
+/* By value, as gp_waiter. */
+typedef struct {
+    const gp_pair_head *h;
+    const gp_pair      *m;
+    gp_pair_shared     *sh;
+    gp_pair_state      *here;    /* about the peer, in my window */
+    uint32_t            number;
+} gp_pair_waiter;
+
+typedef struct {
+    gp_pair_waiter who;
+    gp_pair_state *there;        /* about me, in the peer's window */
+    char          *slot;
+    uint64_t       done;         /* the slot's mark when we began */
+    uint32_t       ring, part, nthreads, spins;
+} gp_pair_ctx;
+
+/* --- waiting ------------------------------------------------------------------------- */
+
+GP_SLOW void gp_pair_give_up(gp_pair_waiter who, uint32_t trouble, uint64_t peer_sig, uint32_t waited_ms)
+{
+    gp_control *out = (gp_control *)(uintptr_t)who.h->frame.control;
+    gp_state *st = (gp_state *)(uintptr_t)who.h->frame.state;
+
+    if (gp_add_device(&st->failed, 1) == 0) {
+        out->peer = who.m->peer;
+        out->turn = who.number;
+        out->kind = who.m->kind;
+        out->lane = gp_bid();
+        out->sig = who.m->sig;
+        out->peer_sig = peer_sig;
+        out->waited_ns = waited_ms * UINT64_C(1000000);
+        gp_fence_system();
+        gp_word_poke(&out->trouble, trouble);
+    }
+    gp_shared_poke(&who.sh->failed, 1);
+}
+
+/* Is there a reason to stop waiting? */
+GP_SLOW int gp_pair_look(gp_pair_waiter who)
+{
+    const gp_frame *f = &who.h->frame;
+    const uint32_t now = (uint32_t)(gp_ticks() / 1000000) | 1, flag = GP_FLAG(who.number), ring = who.number % GP_PAIR_SLOTS;
+    uint32_t since = gp_shared_peek(&who.sh->since_ms), v[4];
+
+    if (gp_shared_peek(&who.sh->failed))
+        return 1;
+    if (!since)
+        gp_shared_poke(&who.sh->since_ms, since = now);
+    if (gp_word_peek(&((gp_state *)(uintptr_t)f->state)->failed)) {
+        gp_shared_poke(&who.sh->failed, 1);
+        return 1;
+    }
+    gp_ll_load(who.m->sends ? who.here->receives[ring][0] : who.here->sends[ring][0], v);
+    const uint64_t sig = v[0] | (uint64_t)v[2] << 32;
+    if (v[1] == flag && v[3] == flag && sig != who.m->sig)
+        gp_pair_give_up(who, GP_DIFFERS, sig, now - since);
+    else if (gp_word_peek(&((const gp_control *)(uintptr_t)f->control)->abort))
+        gp_pair_give_up(who, GP_ABORTED, 0, now - since);
+    else if (f->timeout_ns && now - since > f->timeout_ns / 1000000)
+        gp_pair_give_up(who, GP_TIMED_OUT, 0, now - since);
+    else
+        return 0;
+    return 1;
+}
+
+GP_DEV int gp_pair_waits(gp_pair_ctx *c)
+{
+    gp_nap();
+    if (++c->spins % GP_LOOK_EVERY)
+        return 0;
+    return gp_pair_look(c->who);
+}
+
+/* Until a mark is there. What was written before it may be read. */
+GP_DEV int gp_pair_await(gp_pair_ctx *c, const uint64_t *mark, uint64_t value)
+{
+    while ((int64_t)(gp_flag_acquire(mark) - value) < 0)
+        if (gp_pair_waits(c))
+            return 0;
+    gp_shared_poke(&c->who.sh->since_ms, 0); /* it goes on: the deadline is one for a standstill */
+    return 1;
+}
+
+/* The same by one thread for all. 0: give up. */
+GP_DEV int gp_pair_meet(gp_pair_ctx *c, const uint64_t *mark, uint64_t value)
+{
+    if (gp_tid() == 0)
+        (void)gp_pair_await(c, mark, value);
+    gp_sync();
+    return !gp_shared_peek(&c->who.sh->failed);
+}
+
+/* Is the slot free? */
+GP_DEV int gp_pair_credit(gp_pair_ctx *c)
+{
+    const uint64_t need = GP_PAIR_MARK(c->who.number - GP_PAIR_SLOTS, 0);
+
+    if ((int64_t)(c->done - need) >= 0)
+        return 1;
+    c->done = need;
+    return gp_pair_await(c, &c->who.here->done[c->ring], need);
+}
+
+/* --- what both sides tell ---------------------------------------------------------------- */
+
+/* By threads 0 and 1 of those who call. */
+GP_DEV void gp_pair_tell(const gp_pair_ctx *c, uint32_t i)
+{
+    const gp_pair *m = c->who.m;
+    const uint64_t x = i ? m->token : m->sig;
+    const uint32_t flag = GP_FLAG(c->who.number);
+
+    if (i < 2)
+        gp_ll_store(m->sends ? c->there->sends[c->ring][i] : c->there->receives[c->ring][i], (uint32_t)x, (uint32_t)(x >> 32), flag, flag);
+}
+
+GP_DEV uint64_t gp_pair_resolve(const gp_pair_ctx *c, uint64_t token)
+{
+    const gp_frame *f = &c->who.h->frame;
+    const uint64_t *map = (const uint64_t *)(uintptr_t)f->map;
+    const uint64_t base = gp_ld8(&map[c->who.m->peer * GP_REGS + (token >> 48) - 1]);
+
+    return base ? base + (token & ((UINT64_C(1) << 48) - 1)) : 0;
+}
+
+/* Hear the peer; by threads 0 and 1. Then sh->at is where its buffer is. */
+GP_DEV void gp_pair_hear(gp_pair_ctx *c)
+{
+    const gp_pair_waiter *w = &c->who;
+    const uint32_t i = gp_tid();
+    uint32_t v[4];
+
+    for (;;) {
+        gp_ll_load(w->m->sends ? w->here->receives[c->ring][i] : w->here->sends[c->ring][i], v);
+        if ((int32_t)(v[1] - GP_FLAG(w->number)) >= 0 && v[3] == v[1])
+            break;
+        if (gp_pair_waits(c))
+            return;
+    }
+    const uint64_t x = v[0] | (uint64_t)v[2] << 32;
+    if (v[1] != GP_FLAG(w->number)) {
+        gp_shared_poke(&w->sh->past, 1);
+    } else if (i == 0) {
+        if (x != w->m->sig)
+            gp_pair_give_up(*w, GP_DIFFERS, x, 0);
+    } else if (x) {
+        w->sh->at = gp_pair_resolve(c, x);
+        if (!w->sh->at)
+            gp_pair_give_up(*w, GP_DIFFERS, 0, 0);
+    }
+}
+
+/* Tell (one part a message does) and hear. 0: give up. */
+GP_DEV int gp_pair_exchange(gp_pair_ctx *c)
+{
+    gp_pair_shared *sh = c->who.sh;
+
+    gp_sync();
+    if (gp_tid() == 0) {
+        sh->at = 0;
+        sh->past = 0;
+    }
+    gp_sync();
+    if (gp_tid() < 2 && (!c->who.m->sends || gp_pair_credit(c))) {
+        if (c->part == 0)
+            gp_pair_tell(c, gp_tid());
+        if (c->who.m->sends || !c->who.m->token)
+            gp_pair_hear(c);
+    }
+    gp_sync();
+    return !gp_shared_peek(&sh->failed);
+}
+
+/* This part of a message I receive is done. 0: give up. */
+GP_DEV int gp_pair_received(const gp_pair_ctx *c)
+{
+    const gp_pair_waiter *w = &c->who;
+    uint64_t *done = &c->there->done[c->ring];
+
+    gp_sync();
+    if (gp_tid() == 0 && !gp_shared_peek(&w->sh->failed)) {
+        if (w->m->parts == 1) {
+            gp_flag_relaxed(done, GP_PAIR_MARK(w->number, 0));
+        } else if (gp_add_device(&w->here->left[c->ring], 1) == w->m->parts - 1u) {
+            gp_word_poke(&w->here->left[c->ring], 0);
+            gp_flag_release(done, GP_PAIR_MARK(w->number, 0));
+        }
+    }
+    return !gp_shared_peek(&w->sh->failed);
+}
+
+/* --- small -------------------------------------------------------------------------------- */
+
+GP_DEV uint32_t gp_pair_flag2(const gp_pair_ctx *c)
+{
+    return GP_FLAG(c->who.number) ^ (uint32_t)(c->who.m->sig ^ c->who.m->sig >> 32);
+}
+
+GP_DEV int gp_pair_send_small(gp_pair_ctx *c)
+{
+    const gp_pair *m = c->who.m;
+    const char *from = (const char *)(uintptr_t)m->at;
+    const uint32_t flag = GP_FLAG(c->who.number), flag2 = gp_pair_flag2(c);
+    const uint64_t step = (uint64_t)m->parts * c->nthreads;
+
+    GP_NO_UNROLL
+    for (uint64_t i = (uint64_t)c->part * c->nthreads + gp_tid(); i * GP_LL_DATA < m->nbytes; i += step) {
+        const uint64_t x = gp_load8(from + i * GP_LL_DATA, m->nbytes - i * GP_LL_DATA);
+        if (!gp_pair_credit(c))
+            return 0;
+        gp_ll_store(c->slot + i * GP_LL_UNIT, (uint32_t)x, (uint32_t)(x >> 32), flag, flag2);
+    }
+    if (c->part == 0 && gp_tid() >= c->nthreads - 2) { /* not before the first ones' data */
+        if (!gp_pair_credit(c))
+            return 0;
+        gp_pair_tell(c, c->nthreads - 1 - gp_tid());
+    }
+    return 1;
+}
+
+GP_DEV int gp_pair_receive_small(gp_pair_ctx *c)
+{
+    const gp_pair *m = c->who.m;
+    char *to = (char *)(uintptr_t)m->at;
+    const uint32_t flag = GP_FLAG(c->who.number), flag2 = gp_pair_flag2(c);
+    const uint64_t step = (uint64_t)m->parts * c->nthreads;
+    uint32_t v[4];
+
+    GP_NO_UNROLL
+    for (uint64_t i = (uint64_t)c->part * c->nthreads + gp_tid(); i * GP_LL_DATA < m->nbytes; i += step) {
+        for (;;) {
+            gp_ll_load(c->slot + i * GP_LL_UNIT, v);
+            if (v[1] == flag && v[3] == flag2)
+                break;
+            if (gp_pair_waits(c))
+                return 0;
+        }
+        gp_store8(to + i * GP_LL_DATA, v[0] | (uint64_t)v[2] << 32, m->nbytes - i * GP_LL_DATA);
+    }
+    if (!m->nbytes && gp_tid() == 0)
+        gp_pair_hear(c);
+    return gp_pair_received(c);
+}
+
+/* --- large -------------------------------------------------------------------------------- */
+
+enum { GP_PAIR_ROWS = 8 };
+
+GP_DEV void gp_pair_copy(char *to, const char *from, uint64_t n, uint32_t nthreads)
+{
+    const uint64_t row = (uint64_t)nthreads * 16;
+    const int aligned = !(((uintptr_t)to | (uintptr_t)from) & 15);
+    const uint64_t whole = aligned ? n & ~(uint64_t)15 : 0;
+
+    GP_NO_UNROLL
+    for (uint64_t at = gp_tid() * 16; at < whole; at += GP_PAIR_ROWS * row) {
+        gp_v4 v[GP_PAIR_ROWS];
+        GP_UNROLL
+        for (int u = 0; u < GP_PAIR_ROWS; u++)
+            if (at + u * row < whole)
+                v[u] = gp_ld16_nt(from + at + u * row);
+        GP_UNROLL
+        for (int u = 0; u < GP_PAIR_ROWS; u++)
+            if (at + u * row < whole)
+                gp_st16(to + at + u * row, v[u]);
+    }
+    GP_NO_UNROLL
+    for (uint64_t at = whole + gp_tid() * 16; at < n; at += row)
+        gp_store16(to + at, gp_load16(from + at, (int64_t)(n - at)), (int64_t)(n - at));
+}
+
+/* The bytes of a lane. */
+typedef struct { uint64_t begin, nbytes; } gp_pair_span;
+
+GP_DEV gp_pair_span gp_pair_span_of(const gp_pair *m, uint32_t lane)
+{
+    gp_pair_span s;
+
+    s.begin = lane * m->slice < m->nbytes ? lane * m->slice : m->nbytes;
+    s.nbytes = m->nbytes - s.begin < m->slice ? m->nbytes - s.begin : m->slice;
+    return s;
+}
+
+/* A lane through its staging. 0: give up. */
+GP_DEV int gp_pair_fifo(gp_pair_ctx *c, uint32_t lane, gp_pair_span s)
+{
+    const gp_pair *m = c->who.m;
+    char *stage = c->slot + c->who.h->at.ll_bytes + (uint64_t)lane * 2 * m->chunk, *own = (char *)(uintptr_t)m->at + s.begin;
+    const uint64_t *mark = m->sends ? &c->who.here->empty[c->ring][lane] : &c->who.here->full[c->ring][lane];
+    uint64_t *theirs = m->sends ? &c->there->full[c->ring][lane] : &c->there->empty[c->ring][lane];
+    uint32_t k = 0;
+
+    GP_NO_UNROLL
+    for (uint64_t at = 0; at < s.nbytes; at += m->chunk, k++) {
+        const uint64_t n = s.nbytes - at < m->chunk ? s.nbytes - at : m->chunk;
+        char *half = stage + (k & 1) * m->chunk;
+        if ((!m->sends || k >= 2) && !gp_pair_meet(c, mark, GP_PAIR_MARK(c->who.number, m->sends ? k - 1 : k + 1)))
+            return 0;
+        gp_pair_copy(m->sends ? half : own + at, m->sends ? own + at : half, n, c->nthreads);
+        gp_sync_publish();
+        if (gp_tid() == 0)
+            gp_flag_release(theirs, GP_PAIR_MARK(c->who.number, k + 1));
+    }
+    return 1;
+}
+
+GP_DEV int gp_pair_send_large(gp_pair_ctx *c)
+{
+    const gp_pair *m = c->who.m;
+    const gp_pair_span s = gp_pair_span_of(m, c->part);
+
+    if (!gp_pair_exchange(c))
+        return 0;
+    if (gp_shared_peek(&c->who.sh->past))
+        return 1; /* it has pulled */
+    const uint64_t at = c->who.sh->at;
+    if (!at && m->token)
+        return c->part || gp_pair_meet(c, &c->who.here->done[c->ring], GP_PAIR_MARK(c->who.number, 0));
+    if (!at)
+        return gp_pair_fifo(c, c->part, s);
+    gp_pair_copy((char *)(uintptr_t)at + s.begin, (const char *)(uintptr_t)m->at + s.begin, s.nbytes, c->nthreads);
+    gp_sync_publish();
+    if (gp_tid() == 0)
+        gp_flag_release(&c->there->full[c->ring][c->part], GP_PAIR_MARK(c->who.number, 1));
+    return 1;
+}
+
+GP_DEV int gp_pair_receive_large(gp_pair_ctx *c)
+{
+    const gp_pair *m = c->who.m;
+
+    if (!gp_pair_exchange(c))
+        return 0;
+    if (m->token) { /* one part, for all lanes */
+        if (gp_tid() < m->lanes)
+            (void)gp_pair_await(c, &c->who.here->full[c->ring][gp_tid()], GP_PAIR_MARK(c->who.number, 1));
+        return gp_pair_received(c);
+    }
+    const uint64_t at = c->who.sh->at;
+    const gp_pair_span s = gp_pair_span_of(m, c->part);
+    if (at)
+        gp_pair_copy((char *)(uintptr_t)m->at + s.begin, (const char *)(uintptr_t)at + s.begin, s.nbytes, c->nthreads);
+    else if (!gp_pair_fifo(c, c->part, s))
+        return 0;
+    return gp_pair_received(c);
+}
+
+/* --- a launch -------------------------------------------------------------------------------- */
+
+GP_DEV gp_pair_state *gp_pair_state_of(const gp_pair_head *h, uint32_t owner, uint32_t about)
+{
+    return (gp_pair_state *)(uintptr_t)(h->frame.window[owner] + h->at.states) + about;
+}
+
+/* Slots in the receiver's window. */
+GP_DEV char *gp_pair_slot(const gp_pair_head *h, uint32_t from, uint32_t to, uint32_t ring)
+{
+    return (char *)(uintptr_t)h->frame.window[to] + h->at.slots + (uint64_t)(from - (from > to)) * h->at.set_bytes +
+           (uint64_t)ring * h->at.slot_bytes;
+}
+
+/* A part of a message. 0: give up. */
+GP_DEV int gp_pair_part(const gp_pair_head *h, const gp_pair *m, gp_pair_shared *sh, uint32_t part)
+{
+    const uint32_t rank = h->frame.rank;
+    gp_pair_state *here = gp_pair_state_of(h, rank, m->peer);
+    uint64_t done[GP_PAIR_SLOTS];
+    gp_pair_ctx c;
+
+    c.who.h = h, c.who.m = m, c.who.sh = sh, c.who.here = here;
+    c.there = gp_pair_state_of(h, m->peer, rank);
+    c.part = part, c.nthreads = h->frame.nthreads, c.spins = 0;
+    /* asked for together, before it is known which */
+    const uint32_t before = gp_word_peek(m->sends ? &here->sent : &here->received);
+    GP_UNROLL
+    for (int i = 0; i < GP_PAIR_SLOTS; i++)
+        done[i] = m->sends ? gp_flag_peek(&here->done[i]) : 0;
+    c.who.number = before + m->index + 1;
+    c.ring = c.who.number % GP_PAIR_SLOTS;
+    c.done = c.ring & 2 ? (c.ring & 1 ? done[3] : done[2]) : c.ring & 1 ? done[1] : done[0];
+    c.slot = m->sends ? gp_pair_slot(h, rank, m->peer, c.ring) : gp_pair_slot(h, m->peer, rank, c.ring);
+    if (m->small)
+        return m->sends ? gp_pair_send_small(&c) : gp_pair_receive_small(&c);
+    return m->sends ? gp_pair_send_large(&c) : gp_pair_receive_large(&c);
+}
+
+/* The last block moves the numbers on. */
+GP_DEV void gp_pair_end(const gp_pair_head *h, const gp_pair *msg, gp_pair_shared *sh)
+{
+    const uint32_t nblocks = h->send_blocks + h->recv_blocks;
+    uint32_t *arrived = &gp_pair_state_of(h, h->frame.rank, h->frame.rank)->arrived;
+
+    gp_sync();
+    if (gp_tid() == 0) {
+        sh->last = nblocks == 1 || gp_add_device(arrived, 1) == nblocks - 1;
+        if (sh->last)
+            gp_word_poke(arrived, 0);
+    }
+    gp_sync();
+    if (!sh->last)
+        return;
+    GP_NO_UNROLL
+    for (uint32_t k = gp_tid(); k < h->nmsgs; k += h->frame.nthreads) {
+        const gp_pair *m = &msg[k];
+        gp_pair_state *here = gp_pair_state_of(h, h->frame.rank, m->peer);
+        uint32_t *number = m->sends ? &here->sent : &here->received;
+        if (m->final)
+            gp_word_poke(number, gp_word_peek(number) + m->index + 1);
+    }
+}
+
+GP_DEV void gp_pairs_run(const gp_pair_head *h, const gp_pair *msg, gp_pair_shared *sh)
+{
+    const uint32_t sends = gp_bid() < h->send_blocks, stride = sends ? h->send_blocks : h->recv_blocks;
+    uint32_t next = sends ? gp_bid() : gp_bid() - h->send_blocks;
+
+    gp_fetch(&h->frame, h->frame.nbytes);
+    const uint32_t failed = gp_word_peek(&((gp_state *)(uintptr_t)h->frame.state)->failed);
+    if (gp_tid() == 0) {
+        sh->failed = 0;
+        sh->since_ms = 0;
+    }
+    gp_sync();
+    if (failed)
+        return;
+    GP_NO_UNROLL
+    for (uint32_t k = 0; k < h->nmsgs; k++) {
+        const gp_pair *m = &msg[k];
+        if (m->sends != sends)
+            continue;
+        GP_NO_UNROLL
+        for (; next < (uint32_t)m->first + m->parts; next += stride)
+            if (!gp_pair_part(h, m, sh, next - m->first))
+                return;
+    }
+    gp_pair_end(h, msg, sh);
+}
+
+#endif
