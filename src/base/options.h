@@ -81,7 +81,7 @@
     X(NET, "NCCL_NET", STR, "", 0, 0, AGREE,                                                             \
       "name of the network transport to use")                                                            \
     X(P2P_DISABLE, "NCCL_P2P_DISABLE", BOOL, "0", 0, 0, AGREE,                                           \
-      "no direct access to the peers' buffers: everything is staged")                                    \
+      "no direct access to the peers' buffers: everything is staged; GPUs: through host memory")         \
     X(SHM_DISABLE, "NCCL_SHM_DISABLE", BOOL, "0", 0, 0, AGREE,                                           \
       "no effect yet: ranks of one machine always share memory")                                         \
     X(NVLS_ENABLE, "NCCL_NVLS_ENABLE", INT, "2", 0, 2, AGREE,                                            \
@@ -94,6 +94,8 @@
       "piece that is staged at a time")                                                                  \
     X(GPU_LL_BYTES, "RCCLX_LL_BYTES_GPU", SIZE, "0", 0, 2097152, AGREE,                                  \
       "GPUs: largest message that goes by protocol LL; 0: by number of ranks")                           \
+    X(LL128, "RCCLX_LL128", ENUM("0|1|auto"), "auto", 0, 0, AGREE,                                       \
+      "GPUs: protocol LL128: never, always, where a test at init sees lines of memory arrive whole")     \
     X(GPU_LL128_BYTES, "RCCLX_LL128_BYTES", SIZE, "0", 0, 7340032, AGREE,                                \
       "GPUs: largest message that goes by protocol LL128; 0: by number of ranks")                        \
     X(GPU_LANES, "RCCLX_GPU_LANES", INT, "0", 0, 64, AGREE,                                              \

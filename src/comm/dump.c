@@ -76,6 +76,8 @@ static void device_json(rcclx_json *j, rcclx_comm *c)
     rcclx_json_string(j, "pci", r.pci);
     rcclx_json_int(j, "bytes", (int64_t)r.nbytes);
     rcclx_json_int(j, "window_bytes", (int64_t)r.window_bytes);
+    rcclx_json_string(j, "window_memory", r.in_host ? "host" : "device");
+    rcclx_json_bool(j, "ll128", r.lines);
     rcclx_json_int(j, "registered", r.registered);
     rcclx_json_int(j, "lanes", r.lanes);
     rcclx_json_int(j, "threads", r.threads);
@@ -90,6 +92,7 @@ static void device_text(FILE *out, rcclx_comm *c)
     rcclx_gpu_describe(&c->team, &r);
     fprintf(out, "  %s device %d: %s at %s, %zu bytes of its memory (window %zu), %d buffers registered\n", c->team.driver->name,
             c->device, r.name, r.pci, r.nbytes, r.window_bytes, r.registered);
+    fprintf(out, "  ranks share %s memory; LL128 %s\n", r.in_host ? "host" : "device", r.lines ? "may be used" : "is not used");
     fprintf(out, "  at most %d blocks of %d threads an operation; the last collective handed to it was number %u\n", r.lanes,
             r.threads, r.turn);
 }

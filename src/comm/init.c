@@ -113,6 +113,7 @@ static void decide(rcclx_agreed *a, int nranks)
     a->protos = protocol_left(rcclx_option_str(RCCLX_OPT_PROTO), "Simple") << RCCLX_PROTO_SIMPLE |
                 protocol_left(rcclx_option_str(RCCLX_OPT_PROTO), "LL") << RCCLX_PROTO_LL |
                 protocol_left(rcclx_option_str(RCCLX_OPT_PROTO), "LL128") << RCCLX_PROTO_LL128;
+    a->line = (int32_t)rcclx_option_int(RCCLX_OPT_LL128);
     a->gpu_ll = (uint64_t)rcclx_option_int(RCCLX_OPT_GPU_LL_BYTES);
     a->gpu_ll128 = (uint64_t)rcclx_option_int(RCCLX_OPT_GPU_LL128_BYTES);
     a->gpu_lanes = (int32_t)rcclx_option_int(RCCLX_OPT_GPU_LANES);

@@ -170,6 +170,7 @@ typedef struct {
     char     name[96], pci[24];
     size_t   nbytes, window_bytes;
     int      lanes, threads, registered;
+    bool     in_host, lines;           /* windows are host memory; LL128 may be used */
     uint32_t turn;                     /* of the last collective handed to the GPU */
 } rcclx_gpu_report;
 rcclx_status rcclx_gpu_explain(rcclx_team *t, rcclx_kind kind, size_t nbytes, rcclx_gpu_choice *c);

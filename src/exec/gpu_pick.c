@@ -98,6 +98,8 @@ static void sort_out(rcclx_gpu_picker *p, rcclx_kind kind)
         const bool by_name = !row->upto;
         if (!a || !(row->kinds >> kind & 1) || !(a->kinds >> kind & 1) || p->nranks < row->from || p->nranks > row->to)
             continue;
+        if (!(p->safe >> row->proto & 1))
+            continue;
         if (kind == RCCLX_ALL_TO_ALL && a->flags & RCCLX_NEEDS_APART && !row->behind)
             continue; /* whether IN and OUT overlap is known to one rank alone */
         if (rcclx_kind_reduces(kind) && p->ordered && !(a->flags & RCCLX_HAS_ORDER))

@@ -21,7 +21,7 @@
 #endif
 
 #define MAGIC   0x52434c5853454731u
-#define VERSION 2
+#define VERSION 3
 
 /* A segment mapped here: once, however many of its ranks live in this process, so
  * that all of them see it at the same address. Known by its file. */

@@ -167,6 +167,8 @@ typedef struct {
     int32_t kind, device;      /* rcclx_gpu_kind + 1, 0: host memory; the device's number in its process */
     int32_t sms, most, least;  /* multiprocessors; blocks that its configuration allows, and asks for */
     char    pci[24];
+    _Atomic uint32_t step;     /* of the test at init: how far; stored last */
+    _Atomic uint32_t deaf, torn; /* a bit a peer: nothing comes from it; its lines come in parts */
     _Alignas(64) _Atomic uint32_t posted, started, finished; /* turns: the host's, and its kernels' when last looked at */
     rcclx_gpu_call call[RCCLX_NCALLS];
 } rcclx_gpu_ident;
@@ -191,6 +193,7 @@ typedef struct {
     int32_t  cma, arenas, ordered; /* cma: 0 never, 1 wherever the kernel allows; arenas: 0 stage instead */
     uint64_t slot_max, chunk, cache_bytes;
     int32_t  gpu_threads, gpu_lanes, protos; /* of a block, 0: by device; most blocks, 0: by size; bit a rcclx_proto */
+    int32_t  line;                           /* LL128: 0 never, 1 always, 2 where lines were seen to arrive whole */
     uint64_t gpu_ll, gpu_ll128;              /* bytes up to which these protocols run; 0: by ranks */
     char     algo[256];
     char     options[2048];   /* its settings that must agree, as text */
