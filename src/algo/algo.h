@@ -15,7 +15,8 @@
     X(doubling) /* recursive doubling / halving */                            \
     X(ll) X(ll128)           /* GPUs: one exchange, pushed with flags */      \
     X(ll_two) X(ll128_two)   /* two of them */                                \
-    X(direct_push)           /* GPUs: write the peers' buffers in place */
+    X(direct_push)           /* GPUs: write the peers' buffers in place */ \
+    X(relay) X(relay_staged) /* GPUs: push contributions, then sums, piece by piece */
 
 #define X(name) extern const rcclx_algo rcclx_algo_##name;
 RCCLX_ALGO_LIST(X)

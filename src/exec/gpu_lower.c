@@ -22,6 +22,7 @@ _Static_assert(GP_COPY == (int)RCCLX_STEP_COPY && GP_REDUCE == (int)RCCLX_STEP_R
                GP_WAIT == (int)RCCLX_STEP_WAIT, "steps are numbered alike");
 _Static_assert(GP_IN == (int)RCCLX_IN && GP_OUT == (int)RCCLX_OUT && GP_SCRATCH == (int)RCCLX_SCRATCH, "and buffers");
 _Static_assert(GP_SIMPLE == (int)RCCLX_PROTO_SIMPLE && GP_LL == (int)RCCLX_PROTO_LL && GP_LL128 == (int)RCCLX_PROTO_LL128, "and protocols");
+_Static_assert(GP_LAG_PREVIOUS == (int)RCCLX_LAG_PREVIOUS && GP_LAG_END == (int)RCCLX_LAG_END, "and lags");
 _Static_assert((int)RCCLX_CUT_EVEN == 0 && (int)RCCLX_CUT_SPLIT == 1, "and cuts");
 
 enum { FLAGGED_MOST = 8 };                /* sources that the kernels of sums take at once */

@@ -69,9 +69,11 @@ GP_DEV int lane_wait_one(rcclx_view *v, const rcclx_lane *l, int peer, uint64_t 
 
 GP_DEV int lane_wait(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, uint32_t piece)
 {
-    if (s->lag && piece < v->nlanes)
+    const bool previous = s->lag == RCCLX_LAG_PREVIOUS;
+
+    if (previous ? piece < v->nlanes : s->lag == RCCLX_LAG_END && piece + v->nlanes < v->npieces)
         return 1;
-    const uint64_t mark = RCCLX_MARK(v->seq, s->lag ? piece - v->nlanes : piece, s->phase);
+    const uint64_t mark = RCCLX_MARK(v->seq, previous ? piece - v->nlanes : piece, s->phase);
 
     if (s->peer != RCCLX_ALL)
         return lane_wait_one(v, l, s->peer, mark, s->phase);

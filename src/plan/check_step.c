@@ -40,12 +40,14 @@ static check_result await(const check_actor *a, int rank, uint64_t mark, int pha
 
 static check_result wait_step(const check_actor *a, const rcclx_step *st)
 {
-    const int piece = a->lane->piece - (st->lag ? CHECK_LANES : 0);
+    const int piece = a->lane->piece - (st->lag == RCCLX_LAG_PREVIOUS ? CHECK_LANES : 0);
     const uint64_t mark = st->phase ? rcclx_check_mark(a->index, piece, st->phase) : rcclx_check_mark(a->index, 0, 0);
 
     if (st->peer != RCCLX_ALL && (st->peer >= a->w->n || st->peer == a->rank))
         return moved(rcclx_check_fail(a, "waits for rank %d", st->peer));
-    if (piece < 0)
+    if (st->lag > RCCLX_LAG_END)
+        return moved(rcclx_check_fail(a, "waits for a piece, lag %d, that there is no word for", st->lag));
+    if (piece < 0 || (st->lag == RCCLX_LAG_END && piece + CHECK_LANES < a->op->npieces))
         return CHECK_MOVED;
     if (st->peer != RCCLX_ALL)
         return await(a, st->peer, mark, st->phase, a->l);

@@ -86,13 +86,20 @@ typedef struct {
 typedef struct {
     uint8_t  op, proto;
     uint8_t  final;      /* REDUCE: the last one of these elements (AVG divides here) */
-    uint8_t  lag;        /* WAIT: 1 = for the lane's previous piece (nothing to wait for in the first) */
+    uint8_t  lag;        /* WAIT: which piece, below */
     uint16_t peer;       /* WAIT */
     uint16_t phase;      /* SIGNAL, WAIT */
     uint16_t nsrc, ndst; /* COPY, REDUCE: operands refs[first .. first+nsrc+ndst), sources before destinations */
     uint16_t nblk;       /* this many consecutive blocks, starting at each operand's */
     uint32_t first;
 } rcclx_step;
+
+/* Which piece a WAIT is about, and when. */
+enum {
+    RCCLX_LAG_NONE,      /* this one */
+    RCCLX_LAG_PREVIOUS,  /* the lane's previous one; in its first there is nothing to wait for */
+    RCCLX_LAG_END,       /* this one, in the lane's last; in the others there is nothing to wait for */
+};
 
 /* How the message is cut. EVEN: every block is `count` elements (all-gather,
  * reduce-scatter, all-to-all, gather, scatter). SPLIT: `count` elements in all,
@@ -133,7 +140,7 @@ void rcclx_src(rcclx_plan *p, rcclx_buf buf, int rank, int block, bool raw);
 void rcclx_dst(rcclx_plan *p, rcclx_buf buf, int rank, int block);
 void rcclx_pushes(rcclx_plan *p, rcclx_proto proto, int nslots, bool credit); /* before the steps, alike on all ranks */
 void rcclx_signal(rcclx_plan *p, int phase);
-void rcclx_wait(rcclx_plan *p, int peer, int phase, int lag); /* peer may be RCCLX_ALL */
+void rcclx_wait(rcclx_plan *p, int peer, int phase, int lag); /* peer may be RCCLX_ALL; RCCLX_LAG_* */
 
 /* Must the operation after this one, of `count` elements of `size` bytes, wait for its headers
  * before it pushes? Where the plan owes credit, and where blocks are empty, so that who waits

@@ -105,7 +105,7 @@ static double ready_at(const walk *w, const rcclx_plan *p, const rcclx_step *st,
     double at = 0;
 
     if (st->op == RCCLX_STEP_WAIT) {
-        piece -= st->lag;
+        piece = st->lag == RCCLX_LAG_END && piece < w->walked - 1 ? -1 : piece - (st->lag == RCCLX_LAG_PREVIOUS);
         for (int r = 0; piece >= 0 && r < w->n; r++) {
             if (r == me || (st->peer != RCCLX_ALL && st->peer != r))
                 continue;

@@ -75,12 +75,14 @@ static void print_move(FILE *out, const rcclx_plan *p, const rcclx_step *st, siz
 
 static void print_wait(FILE *out, const rcclx_step *st)
 {
+    static const char *const lags[] = { "", ", of the lane's previous piece", ", after the lane's last piece" };
+
     if (st->peer == RCCLX_ALL)
         fprintf(out, "all ");
     else
         fprintf(out, "rank %d ", st->peer);
     fprintf(out, "phase %d%s%s", st->phase, st->phase ? "" : " (header)",
-            st->lag ? ", of the lane's previous piece" : "");
+            lags[st->lag < 3 ? st->lag : 0]);
 }
 
 static void print_head(FILE *out, const rcclx_plan *p, size_t count, size_t size)
@@ -161,7 +163,8 @@ static void json_step(rcclx_json *j, const rcclx_plan *p, const rcclx_step *st, 
                 rcclx_json_string(j, "peer", "all");
             else
                 rcclx_json_int(j, "peer", st->peer);
-            rcclx_json_int(j, "lag", st->lag);
+            rcclx_json_int(j, "lag", st->lag == RCCLX_LAG_PREVIOUS);
+            rcclx_json_bool(j, "after_last", st->lag == RCCLX_LAG_END);
         }
         rcclx_json_int(j, "phase", st->phase);
     }

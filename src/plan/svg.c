@@ -90,7 +90,7 @@ static int filled_row(const drawing *d, int rank, const rcclx_ref *ref, int abov
 /* May this step go on? Then *after is the row it comes after. */
 static bool can_go(const drawing *d, int rank, const rcclx_step *st, int *after)
 {
-    if (st->op == RCCLX_STEP_WAIT && (st->lag || !st->phase))
+    if (st->op == RCCLX_STEP_WAIT && (st->lag == RCCLX_LAG_PREVIOUS || !st->phase))
         return true;
     for (int r = 0; st->op == RCCLX_STEP_WAIT && r < d->n; r++) {
         if (r == rank || (st->peer != RCCLX_ALL && st->peer != r))
@@ -225,7 +225,7 @@ static void draw_waits(const drawing *d, int rank, const box *x, uint32_t from)
 
     for (uint32_t i = from; i < x->step; i++) {
         const rcclx_step *st = &p->steps[i];
-        if (st->op != RCCLX_STEP_WAIT || st->lag || !st->phase)
+        if (st->op != RCCLX_STEP_WAIT || st->lag == RCCLX_LAG_PREVIOUS || !st->phase)
             continue;
         for (int r = 0; r < d->n; r++)
             if (r != rank && (st->peer == RCCLX_ALL || st->peer == r) && !reads_slot(p, x, r))

@@ -1,0 +1,138 @@
+/* All-reduce in which nobody reads a peer's memory: for large messages on GPUs, over links
+ * on which stores are faster than loads.
+ *
+ *   one piece, rank 0 of 2: of every rank's four blocks a b c d, a and b are mine to sum
+ *     IN c      --copy-->    slot A0 of rank 1                 signal 1
+ *     IN d      --copy-->    slot B0 of rank 1                 signal 2
+ *     wait 1    IN a + slot A1  --reduce-->  OUT a of all      signal 3
+ *     wait 2    IN b + slot B1  --reduce-->  OUT b of all      signal 4
+ *
+ * Two blocks a rank, so that the link has one to carry while the signal of the other is on
+ * its way. A slot is filled again when its owner has summed it, a piece later. A peer writes
+ * into OUT until its last signal of the last piece, and only there that is waited for.
+ *
+ * relay_staged is for an OUT that peers cannot reach: sums are pushed into slots, too, and
+ * copied into OUT from there. For a sum it waits for all in every piece, so slots are free
+ * when the next begins, and nothing else guards them.
+ *
+ *     wait 3    slot A'1  --copy-->  OUT c
+ *     wait 4    slot B'1  --copy-->  OUT d
+ */
+#include "algo/parts.h"
+
+#include "algo/algo.h"
+
+enum { HALVES = 2 };
+
+typedef struct {
+    rcclx_plan *p;
+    int n, me;
+} relay;
+
+static int block_of(int rank, int half)
+{
+    return HALVES * rank + half;
+}
+
+static int filled(int half) { return 1 + half; }
+static int summed(int half) { return 1 + HALVES + half; }
+
+/* My contribution to everybody's block, into the slot there that stands for me. */
+static void push(const relay *w, int half)
+{
+    for (int i = 1; i < w->n; i++) {
+        const int to = (w->me + i) % w->n;
+        rcclx_copy_step(w->p, RCCLX_PROTO_SIMPLE, 1);
+        rcclx_src(w->p, RCCLX_IN, w->me, block_of(to, half), true);
+        rcclx_dst(w->p, RCCLX_SCRATCH, to, half * w->n + w->me);
+    }
+    rcclx_signal(w->p, filled(half));
+}
+
+static void open_sum(const relay *w, int half)
+{
+    rcclx_wait(w->p, RCCLX_ALL, filled(half), RCCLX_LAG_NONE);
+    rcclx_reduce_step(w->p, RCCLX_PROTO_SIMPLE, 1, true);
+    for (int r = 0; r < w->n; r++)
+        if (r == w->me)
+            rcclx_src(w->p, RCCLX_IN, r, block_of(r, half), true);
+        else
+            rcclx_src(w->p, RCCLX_SCRATCH, w->me, half * w->n + r, true);
+    rcclx_dst(w->p, RCCLX_OUT, w->me, block_of(w->me, half));
+}
+
+static bool begin(relay *w, rcclx_plan *p, const rcclx_shape *s, const char *name, int nslots)
+{
+    *w = (relay){ p, s->nranks, s->rank };
+    rcclx_plan_init(p, s, name, RCCLX_CUT_SPLIT, HALVES * s->nranks);
+    if (s->nranks == 1) {
+        rcclx_part_alone(p);
+        return false;
+    }
+    rcclx_part_slots(p, nslots * s->nranks); /* on every rank, whichever slots it names */
+    rcclx_wait(p, RCCLX_ALL, 0, RCCLX_LAG_NONE);
+    return true;
+}
+
+static void build(rcclx_plan *p, const rcclx_shape *s)
+{
+    relay w;
+
+    if (!begin(&w, p, s, "relay", HALVES))
+        return;
+    for (int half = 0; half < HALVES; half++) {
+        rcclx_wait(p, RCCLX_ALL, summed(half), RCCLX_LAG_PREVIOUS);
+        push(&w, half);
+    }
+    for (int half = 0; half < HALVES; half++) {
+        open_sum(&w, half);
+        for (int i = 1; i < w.n; i++)
+            rcclx_dst(p, RCCLX_OUT, (w.me + i) % w.n, block_of(w.me, half));
+        rcclx_signal(p, summed(half));
+    }
+    rcclx_wait(p, RCCLX_ALL, summed(HALVES - 1), RCCLX_LAG_END);
+}
+
+/* The sum of rank r's half lies in slot (HALVES + half) * n + r of all the others. */
+static void take(const relay *w, int half)
+{
+    rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_NONE);
+    for (int i = 1; i < w->n; i++) {
+        const int from = (w->me + i) % w->n;
+        rcclx_part_copy(w->p, RCCLX_SCRATCH, w->me, (HALVES + half) * w->n + from, RCCLX_OUT, block_of(from, half), 1);
+    }
+}
+
+static void build_staged(rcclx_plan *p, const rcclx_shape *s)
+{
+    relay w;
+
+    if (!begin(&w, p, s, "relay_staged", 2 * HALVES))
+        return;
+    for (int half = 0; half < HALVES; half++)
+        push(&w, half);
+    for (int half = 0; half < HALVES; half++) {
+        open_sum(&w, half);
+        for (int i = 1; i < w.n; i++)
+            rcclx_dst(p, RCCLX_SCRATCH, (w.me + i) % w.n, (HALVES + half) * w.n + w.me);
+        rcclx_signal(p, summed(half));
+    }
+    for (int half = 0; half < HALVES; half++)
+        take(&w, half);
+}
+
+const rcclx_algo rcclx_algo_relay = {
+    .name  = "relay",
+    .about = "GPUs: push contributions into the peers' scratch and sums into their buffers; nothing is read over a link",
+    .kinds = 1u << RCCLX_ALL_REDUCE,
+    .flags = RCCLX_DEVICE_ONLY | RCCLX_NEEDS_WRITE | RCCLX_HAS_ORDER,
+    .build = build,
+};
+
+const rcclx_algo rcclx_algo_relay_staged = {
+    .name  = "relay_staged",
+    .about = "GPUs: the same with the sums through scratch, too; for any buffer",
+    .kinds = 1u << RCCLX_ALL_REDUCE,
+    .flags = RCCLX_DEVICE_ONLY | RCCLX_HAS_ORDER,
+    .build = build_staged,
+};
