@@ -3,7 +3,10 @@
  *   +---------+----------+---------+-----------+--------------+---------+
  *   | headers | counters |  pairs  |   2 x LL  |  2 x LL128   |  stage  |
  *   +---------+----------+---------+-----------+--------------+---------+
- *     4 KiB      8 KiB      8 MiB      8 MiB       16 MiB       24 MiB
+ *     4 KiB      8 KiB     11 MiB      8 MiB       16 MiB       24 MiB
+ *
+ *   pairs   | state about rank 0 | 1 | ..  | slots of the first other rank | of the second | ..
+ *   slot    | LL units | a lane's two halves | the next lane's | ..
  *
  * Regions never share bytes, so that a late store of one protocol cannot look like
  * data of another. LL and LL128 have two halves, used in turn: a slot is written again
@@ -14,13 +17,15 @@
 
 enum {
     PAGE        = 4096,
-    PAIR_BYTES  = 8 << 20,
+    PAIR_BYTES  = 11 << 20,
+    PAIR_LL     = 128 << 10,  /* most for the LL units of a message */
     LL_BYTES    = 4 << 20,    /* of a half; a unit of 16 bytes carries 8 */
     LL128_BYTES = 8 << 20,    /* of a half; a line carries all but 16 bytes */
     STAGE_BYTES = 384 << 10,  /* of a lane */
     MOST_BYTES  = 60 << 20,
 };
 
+enum { STATE_BYTES = GP_RANKS * sizeof(gp_pair_state) };
 enum { HEADER_BYTES = 2 * sizeof(gp_header), COUNTER_BYTES = GP_RANKS * sizeof(uint64_t) };
 
 static uint32_t take(uint32_t *end, uint32_t nbytes)
@@ -49,18 +54,51 @@ gp_layout gp_layout_make(int nranks)
 
 _Static_assert(PAIR_BYTES + 2 * LL_BYTES + 2 * LL128_BYTES + GP_LANES * STAGE_BYTES + 8 * PAGE <= MOST_BYTES, "the budget");
 
+_Static_assert(sizeof(gp_pair_state) % 128 == 0, "ranks write to lines of their own");
+
+gp_pair_layout gp_pair_layout_make(const gp_layout *at, int nranks)
+{
+    const uint32_t others = nranks > 2 ? (uint32_t)nranks - 1 : 1;
+    gp_pair_layout p = { .states = at->pairs, .slots = at->pairs + STATE_BYTES };
+
+    p.set_bytes = (at->pair_bytes - STATE_BYTES) / others / PAGE * PAGE;
+    p.slot_bytes = p.set_bytes / GP_PAIR_SLOTS;
+    p.ll_bytes = p.slot_bytes / 3 / 128 * 128;
+    p.ll_bytes = p.ll_bytes < PAIR_LL ? p.ll_bytes : PAIR_LL;
+    return p;
+}
+
 size_t rcclx_layout_head(const gp_layout *at)
 {
-    return at->pairs;
+    return at->pairs + STATE_BYTES;
+}
+
+static void fill_units(uint32_t *unit, int n, uint32_t start)
+{
+    for (; n > 0; n--, unit += 4)
+        unit[1] = unit[3] = GP_FLAG(start);
+}
+
+static void fill_pair(gp_pair_state *s, uint32_t start)
+{
+    s->sent = s->received = start;
+    fill_units(s->sends[0][0], 2 * GP_PAIR_SLOTS, start);
+    fill_units(s->receives[0][0], 2 * GP_PAIR_SLOTS, start);
+    for (int i = 0; i < GP_PAIR_SLOTS; i++) {
+        s->done[i] = GP_PAIR_MARK(start, 0);
+        for (int l = 0; l < GP_PAIR_LANES; l++)
+            s->full[i][l] = s->empty[i][l] = GP_PAIR_MARK(start, 0);
+    }
 }
 
 void rcclx_layout_fill(const gp_layout *at, uint32_t start, void *head)
 {
     memset(head, 0, rcclx_layout_head(at));
-    uint32_t *unit = (uint32_t *)(void *)((char *)head + at->headers);
-    for (int i = 0; i < GP_RING * GP_RANKS * HEADER_BYTES / GP_LL_UNIT; i++, unit += 4)
-        unit[1] = unit[3] = GP_FLAG(start);
+    fill_units((uint32_t *)(void *)((char *)head + at->headers), GP_RING * GP_RANKS * HEADER_BYTES / GP_LL_UNIT, start);
     uint64_t *counter = (uint64_t *)(void *)((char *)head + at->counters);
     for (int i = 0; i < GP_LANES * GP_RANKS; i++)
         counter[i] = GP_MARK(start, 0, 0);
+    gp_pair_state *pair = (gp_pair_state *)(void *)((char *)head + at->pairs);
+    for (int i = 0; i < GP_RANKS; i++)
+        fill_pair(&pair[i], start);
 }

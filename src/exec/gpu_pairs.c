@@ -4,11 +4,16 @@
  *   group   Send 1   AlltoAllv        Recv 1
  *   pairs   send 1 | send 0..n-1  recv 0..n-1 | recv 1
  *
- * What a rank sends to itself is a copy; the k-th send meets the k-th receive. */
+ * What a rank sends to itself is a copy; the k-th send meets the k-th receive. How the
+ * others get there: device/kernels/pair.h. */
 #include "exec/gpu_team.h"
 
 #include "base/log.h"
 #include "base/mem.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(gp_pair_many) <= GP_LARGE_BYTES, "as long as any arguments");
 
 static rcclx_status keep(rcclx_gpu_team *g, const rcclx_op *op)
 {
@@ -84,17 +89,184 @@ static rcclx_status to_oneself(rcclx_team *t, const rcclx_op *ops, int n, int in
     return nbytes && send->in != recv->out ? t->gpu->gpu->copy(recv->out, send->in, nbytes, stream) : RCCLX_OK;
 }
 
-rcclx_status rcclx_gpu_pairs(rcclx_team *t, const rcclx_op *ops, int n, void *stream)
+/* --- launches ---------------------------------------------------------------------------- */
+
+enum {
+    LANE_BYTES  = 64,  /* times threads: a lane's share of a large message */
+    SMALL_BYTES = 16,  /* of a small one */
+    SMALL_LANES = 8,
+    FEW_RANKS   = 4,   /* with more there are more peers at a time, and half the lanes do */
+};
+
+typedef struct {
+    gp_pair_many   args;
+    rcclx_team    *t;
+    void          *stream;
+    gp_pair_layout at;
+    size_t         small;                  /* bytes that go by LL */
+    unsigned       parts[2];               /* of receives, of sends */
+    uint16_t       npair[2][GP_RANKS];     /* messages of a pair in this launch */
+    uint8_t        last[2][GP_RANKS];      /* which of the launch is its last one */
+} batch;
+
+static int between(size_t n, int most)
 {
-    for (int i = 0; i < n; i++) {
-        if (ops[i].root == t->rank) {
-            if (ops[i].kind == RCCLX_SEND)
-                RCCLX_TRY(to_oneself(t, ops, n, i, stream));
-            continue;
+    return n < 1 ? 1 : n > (size_t)most ? most : (int)n;
+}
+
+/* The most blocks of a launch; a send and a receive need one each, whatever was asked for. */
+static unsigned blocks_most(const rcclx_gpu_picker *p)
+{
+    const int most = p->lanes_cap && p->lanes_cap < p->lanes_most ? p->lanes_cap : p->lanes_most;
+
+    return most < 2 ? 2 : (unsigned)most;
+}
+
+/* Both sides come to the same, from what is equal on both. */
+static int lanes_for(const rcclx_gpu_picker *p, size_t nbytes, bool small)
+{
+    const size_t each = (size_t)p->threads * (small ? SMALL_BYTES : LANE_BYTES);
+    int most = small ? SMALL_LANES : p->nranks <= FEW_RANKS ? GP_PAIR_LANES : GP_PAIR_LANES / 2;
+
+    if (p->lanes_cap && p->lanes_cap < most)
+        most = p->lanes_cap;
+    return between((nbytes + each - 1) / each, most);
+}
+
+static size_t small_most(const rcclx_gpu_picker *p, const gp_pair_layout *at)
+{
+    const size_t slot = at->ll_bytes / GP_LL_UNIT * GP_LL_DATA, wish = p->limit[RCCLX_PROTO_LL];
+
+    if (!(p->protos >> RCCLX_PROTO_LL & 1))
+        return 0;
+    return wish && wish < slot ? wish : slot;
+}
+
+static void begin(batch *b)
+{
+    const rcclx_gpu_team *g = b->t->gpu;
+
+    b->args.head.frame = g->frame;
+    b->args.head.at = b->at;
+    b->args.head.nmsgs = 0;
+    memset(b->parts, 0, sizeof(b->parts));
+    memset(b->npair, 0, sizeof(b->npair));
+}
+
+static rcclx_status flush(batch *b)
+{
+    gp_pair_head *h = &b->args.head;
+    rcclx_gpu_team *g = b->t->gpu;
+    const unsigned all = b->parts[0] + b->parts[1], most = blocks_most(&g->picker);
+    const bool many = h->nmsgs > GP_PAIR_FEW;
+
+    if (!h->nmsgs)
+        return RCCLX_OK;
+    for (int sends = 0; sends < 2; sends++)
+        for (int r = 0; r < b->t->nranks; r++)
+            if (b->npair[sends][r])
+                b->args.msg[b->last[sends][r]].final = 1;
+    h->send_blocks = b->parts[1];
+    h->recv_blocks = b->parts[0];
+    if (all > most) {
+        const unsigned share = most * b->parts[1] / all;
+        h->send_blocks = !b->parts[1] ? 0 : !share ? 1 : share == most && b->parts[0] ? most - 1 : share;
+        h->recv_blocks = most - h->send_blocks < b->parts[0] ? most - h->send_blocks : b->parts[0];
+    }
+    h->frame.nbytes = (uint32_t)(sizeof(*h) + h->nmsgs * sizeof(gp_pair));
+    RCCLX_TRY(g->gpu->launch(g->pair_kernel[many], h->send_blocks + h->recv_blocks, g->frame.nthreads, b->stream, &b->args,
+                             many ? sizeof(gp_pair_many) : sizeof(gp_pair_few)));
+    begin(b);
+    return RCCLX_OK;
+}
+
+static void add(batch *b, const rcclx_op *op)
+{
+    rcclx_gpu_team *g = b->t->gpu;
+    const bool sends = op->kind == RCCLX_SEND;
+    const void *at = sends ? op->in : op->out;
+    const size_t nbytes = op->count * rcclx_type_size(op->type);
+    const bool small = nbytes <= b->small;
+    const int lanes = lanes_for(&g->picker, nbytes, small);
+    const uint32_t k = b->args.head.nmsgs++;
+    gp_pair *m = &b->args.msg[k];
+
+    *m = (gp_pair){
+        .at = (uint64_t)(uintptr_t)at, .nbytes = nbytes, .sig = GP_PAIR_SIG(op->type, op->count), .peer = (uint8_t)op->root,
+        .sends = sends, .small = small, .kind = (uint8_t)op->kind, .lanes = (uint8_t)lanes, .parts = (uint8_t)lanes,
+        .first = (uint16_t)b->parts[sends], .index = b->npair[sends][op->root]++,
+    };
+    if (!small) {
+        m->slice = ((nbytes + (size_t)lanes - 1) / (size_t)lanes + 127) / 128 * 128;
+        m->chunk = (b->at.slot_bytes - b->at.ll_bytes) / (uint32_t)lanes / 2 / 128 * 128;
+        m->token = g->picker.reach ? rcclx_gpu_token(b->t, at, nbytes) : 0;
+        if (m->token && !sends)
+            m->parts = 1; /* the sender writes, this side only waits */
+    }
+    b->last[sends][op->root] = (uint8_t)k;
+    b->parts[sends] += m->parts;
+}
+
+/* The next message of a kind and peer from *at on; NULL: there is none. */
+static const rcclx_op *next(const rcclx_op *ops, int n, int *at, rcclx_kind kind, int peer)
+{
+    for (; *at < n; ++*at)
+        if (ops[*at].kind == kind && ops[*at].root == peer)
+            return &ops[(*at)++];
+    return NULL;
+}
+
+/* In the order that all ranks have in common: the first message of every pair, then the second, ..; among
+ * those by how far the receiver is behind the sender. Where launches are cut, both halves of a step stay together. */
+static rcclx_status launch_all(batch *b, const rcclx_op *ops, int n)
+{
+    const int nranks = b->t->nranks, rank = b->t->rank;
+    int at[2][GP_RANKS] = { 0 };
+    bool more = true;
+
+    while (more) {
+        more = false;
+        for (int step = 1; step < nranks; step++) {
+            const int to = (rank + step) % nranks, from = (rank - step + nranks) % nranks;
+            const rcclx_op *send = next(ops, n, &at[1][to], RCCLX_SEND, to), *recv = next(ops, n, &at[0][from], RCCLX_RECV, from);
+            if (b->args.head.nmsgs > GP_PAIR_MANY - 2)
+                RCCLX_TRY(flush(b));
+            if (send)
+                add(b, send);
+            if (recv)
+                add(b, recv);
+            more |= send || recv;
         }
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: %s %s rank %d: messages between GPUs are not built yet in this version; "
-                          "use a collective, or RCCLX_DEVICE=host", t->rank, rcclx_kind_name(ops[i].kind),
-                          ops[i].kind == RCCLX_SEND ? "to" : "from", ops[i].root);
+    }
+    return flush(b);
+}
+
+rcclx_status rcclx_gpu_pairs_load(rcclx_gpu_team *g)
+{
+    static const char *const names[] = { "gp_pairs_few", "gp_pairs_many" };
+
+    for (int i = 0; i < 2; i++) {
+        int blocks = 0;
+        RCCLX_TRY(g->gpu->function(&g->pair_kernel[i], g->module, names[i]));
+        RCCLX_TRY(g->gpu->occupancy(g->pair_kernel[i], (unsigned)g->picker.threads, &blocks));
+        if (blocks < 1)
+            return RCCLX_FAIL(RCCLX_UNSUPPORTED, "%s does not run with %d threads a block on %s device %d; set RCCLX_GPU_THREADS "
+                              "lower", names[i], g->picker.threads, g->gpu->name, g->device);
     }
     return RCCLX_OK;
+}
+
+rcclx_status rcclx_gpu_pairs(rcclx_team *t, const rcclx_op *ops, int n, void *stream)
+{
+    batch b;
+
+    for (int i = 0; i < n; i++)
+        if (ops[i].root == t->rank && ops[i].kind == RCCLX_SEND)
+            RCCLX_TRY(to_oneself(t, ops, n, i, stream));
+    b.t = t;
+    b.stream = stream;
+    b.at = gp_pair_layout_make(&t->gpu->picker.at, t->nranks);
+    b.small = small_most(&t->gpu->picker, &b.at);
+    begin(&b);
+    return launch_all(&b, ops, n);
 }

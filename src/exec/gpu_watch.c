@@ -100,6 +100,33 @@ static rcclx_status timed_out(rcclx_team *t, const gp_control *c)
     return rcclx_team_break(t, RCCLX_TIMEOUT, text);
 }
 
+/* "Send of 8 float to rank 1 (message number 3 of this pair)": what a kernel for messages reports. */
+static void pair_words(const gp_control *c, char *text, size_t n)
+{
+    snprintf(text, n, "%s of %llu %s %s rank %u (message number %u of this pair)", rcclx_kind_name((rcclx_kind)c->kind),
+             (unsigned long long)GP_PAIR_SIG_COUNT(c->sig), rcclx_type_name((rcclx_type)GP_PAIR_SIG_TYPE(c->sig)),
+             c->kind == RCCLX_SEND ? "to" : "from", c->peer, c->turn);
+}
+
+static rcclx_status pair_trouble(rcclx_team *t, const gp_control *c, bool late)
+{
+    char mine[160], text[RCCLX_ERROR_TEXT];
+
+    pair_words(c, mine, sizeof(mine));
+    if (late)
+        snprintf(text, sizeof(text), "rank %d of %d: %s on %s device %d waits since %.1f s for rank %u (pid %d) to %s; RCCLX_TIMEOUT is "
+                 "%g s", t->rank, t->nranks, mine, t->driver->name, t->device, (double)c->waited_ns * 1e-9, c->peer,
+                 t->peer[c->peer].pid, c->kind == RCCLX_SEND ? "receive" : "send", t->timeout);
+    else if (!c->peer_sig)
+        snprintf(text, sizeof(text), "rank %d of %d: %s: rank %u's buffer is not within reach any more; is it deregistered or freed "
+                 "while it is in use?", t->rank, t->nranks, mine, c->peer);
+    else
+        snprintf(text, sizeof(text), "rank %d of %d: %s, but rank %u %s %llu %s; count and type must be equal on both sides, and "
+                 "messages of a pair match in order", t->rank, t->nranks, mine, c->peer, c->kind == RCCLX_SEND ? "expects" : "sends",
+                 (unsigned long long)GP_PAIR_SIG_COUNT(c->peer_sig), rcclx_type_name((rcclx_type)GP_PAIR_SIG_TYPE(c->peer_sig)));
+    return rcclx_team_break(t, late ? RCCLX_TIMEOUT : RCCLX_MISMATCH, text);
+}
+
 rcclx_status rcclx_gpu_team_poll(rcclx_team *t)
 {
     const gp_control *c = t->gpu ? t->gpu->control : NULL;
@@ -109,6 +136,8 @@ rcclx_status rcclx_gpu_team_poll(rcclx_team *t)
         return RCCLX_OK; /* kernels that left on an abort have no news */
     if (c->peer >= (uint32_t)t->nranks)
         return rcclx_team_break(t, RCCLX_INTERNAL, "a kernel's report makes no sense");
+    if (c->kind == RCCLX_SEND || c->kind == RCCLX_RECV)
+        return pair_trouble(t, c, trouble == GP_TIMED_OUT);
     return trouble == GP_DIFFERS ? differs(t, c) : timed_out(t, c);
 }
 
