@@ -19,10 +19,12 @@
 
 #define ALL_KINDS ((1u << RCCLX_COLL_COUNT) - 1)
 #define REDUCES   (1u << RCCLX_ALL_REDUCE)
+#define BROADCAST (1u << RCCLX_BROADCAST)
+#define PUSHED    (1u << RCCLX_ALL_GATHER | 1u << RCCLX_ALL_TO_ALL | 1u << RCCLX_GATHER | 1u << RCCLX_SCATTER)
 #define NO_BOUND  (~(size_t)0)
 
 enum { SIMPLE = RCCLX_PROTO_SIMPLE, LL = RCCLX_PROTO_LL, LL128 = RCCLX_PROTO_LL128 };
-enum { K = 1024, SPLIT_FROM = 64 * K };
+enum { K = 1024, SPLIT_FROM = 64 * K, RELAY_FROM = 8 << 20 };
 
 static const struct row {
     unsigned    kinds;
@@ -39,7 +41,12 @@ static const struct row {
     { REDUCES,   3, GP_RANKS, LL128,  SPLIT_FROM, NO_BOUND,   "ll128_two", NULL },
     { ~REDUCES,  3, GP_RANKS, LL128,  0,          NO_BOUND,   "ll128",     NULL },
     { ALL_KINDS, 2, 2,        LL128,  0,          NO_BOUND,   "ll128",     NULL },
+    { REDUCES,   2, GP_RANKS, SIMPLE, 0,          RELAY_FROM, "direct",    "relay_staged" },
+    { REDUCES,   2, GP_RANKS, SIMPLE, RELAY_FROM, NO_BOUND,   "relay",     "relay_staged" },
+    { PUSHED,    2, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "direct_push", "staged" },
+    { BROADCAST, 2, 2,        SIMPLE, 0,          NO_BOUND,   "direct_push", "staged" },
     { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "direct",    "staged" },
+    { REDUCES,   2, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "relay_staged", NULL },
     { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "staged",    NULL },
     /* asked for by name only */
     { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          0,          "direct_push", "staged" },
@@ -114,8 +121,7 @@ static void sort_out(rcclx_gpu_picker *p, rcclx_kind kind)
 void rcclx_gpu_picker_start(rcclx_gpu_picker *p)
 {
     for (int i = 0; i < NROWS; i++)
-        p->algo[i] = rcclx_algo_find(rows[i].algo);
-    p->behind = rcclx_algo_find("staged");
+        p->algo[i] = rcclx_algo_find(rows[i].algo), p->behind[i] = rows[i].behind ? rcclx_algo_find(rows[i].behind) : NULL;
     for (int k = 0; k < RCCLX_COLL_COUNT; k++)
         sort_out(p, (rcclx_kind)k);
 }
@@ -125,7 +131,7 @@ static rcclx_status ready_of(rcclx_gpu_picker *p, int form, const rcclx_shape *s
     rcclx_ready **at = &p->ready[s->kind][form][rcclx_kind_rooted(s->kind) ? s->root : 0];
 
     if (!*at)
-        RCCLX_TRY(rcclx_ready_make(at, s, p->algo[form], rows[form].behind ? p->behind : NULL));
+        RCCLX_TRY(rcclx_ready_make(at, s, p->algo[form], p->behind[form]));
     *r = *at;
     return RCCLX_OK;
 }

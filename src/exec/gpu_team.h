@@ -74,7 +74,7 @@ typedef struct {
     bool     reach;          /* peers' buffers may be used in place */
     const char *forced;      /* the list of algorithms, agreed */
     gp_layout at;
-    const rcclx_algo *algo[RCCLX_FORMS], *behind;
+    const rcclx_algo *algo[RCCLX_FORMS], *behind[RCCLX_FORMS];
     unsigned able[RCCLX_COLL_COUNT], allowed[RCCLX_COLL_COUNT];  /* a bit a form */
     rcclx_ready *ready[RCCLX_COLL_COUNT][RCCLX_FORMS][GP_RANKS]; /* made when first needed */
     uint8_t  told[RCCLX_COLL_COUNT][65];                         /* form + 1 that was logged, by size */
