@@ -3,7 +3,7 @@
  *   +---------+----------+---------+-----------+--------------+---------+
  *   | headers | counters |  pairs  |   2 x LL  |  2 x LL128   |  stage  |
  *   +---------+----------+---------+-----------+--------------+---------+
- *     4 KiB      8 KiB     11 MiB      8 MiB       16 MiB       24 MiB
+ *     4 KiB      8 KiB     11 MiB      8 MiB        6 MiB       32 MiB
  *
  *   pairs   | state about rank 0 | 1 | ..  | slots of the first other rank | of the second | ..
  *   slot    | LL units | a lane's two halves | the next lane's | ..
@@ -20,8 +20,8 @@ enum {
     PAIR_BYTES  = 11 << 20,
     PAIR_LL     = 128 << 10,  /* most for the LL units of a message */
     LL_BYTES    = 4 << 20,    /* of a half; a unit of 16 bytes carries 8 */
-    LL128_BYTES = 8 << 20,    /* of a half; a line carries all but 16 bytes */
-    STAGE_BYTES = 384 << 10,  /* of a lane */
+    LL128_BYTES = 3 << 20,    /* of a half; a line carries all but 16 bytes */
+    STAGE_BYTES = 512 << 10,  /* of a lane */
     MOST_BYTES  = 60 << 20,
 };
 

@@ -256,11 +256,13 @@ size_t rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsign
     return p->proto == RCCLX_PROTO_LL ? n / GP_LL_UNIT * GP_LL_DATA : p->proto == RCCLX_PROTO_LL128 ? n / line * (line - 16) : n;
 }
 
-/* Staged: every lane something to do, in pieces not too short to be worth their signals. */
+/* Staged: every lane something to do, all of them equally often, in pieces not too short to be worth
+ * their signals. */
 static size_t piece_bytes(size_t most, size_t longest, int nlanes)
 {
     enum { LEAST = 4096 };
-    size_t n = (longest + (size_t)nlanes - 1) / (size_t)nlanes;
+    const size_t round = most * (size_t)nlanes, rounds = longest ? (longest + round - 1) / round : 1;
+    size_t n = (longest + rounds * (size_t)nlanes - 1) / (rounds * (size_t)nlanes);
 
     n = n < LEAST ? LEAST : (n + 127) & ~(size_t)127;
     return n < most ? n : most;
