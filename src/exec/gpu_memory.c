@@ -176,6 +176,8 @@ static void await_peers(const rcclx_gpu_team *g, int reg)
 static rcclx_status announce(rcclx_team *t, const void *p, size_t nbytes, int *reg)
 {
     *reg = -1;
+    if (t->gpu->in_host)
+        return RCCLX_OK;
     const rcclx_status s = rcclx_windows_register(t->gpu->windows, p, nbytes, reg);
     if (s == RCCLX_OK) {
         await_peers(t->gpu, *reg);

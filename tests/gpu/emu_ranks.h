@@ -38,7 +38,8 @@ static inline const rcclx_gpu *emu_gpu(void)
 static inline void emu_settings(const char *first, ...)
 {
     static const char *const all[] = { "NCCL_PROTO", "NCCL_ALGO", "RCCLX_ALGO", "RCCLX_TIMEOUT", "RCCLX_WARN_AFTER", "RCCLX_SEQ_START",
-                                       "NCCL_P2P_DISABLE", "RCCLX_GPU_LANES", "NCCL_MAX_CTAS" };
+                                       "NCCL_P2P_DISABLE", "RCCLX_GPU_LANES", "NCCL_MAX_CTAS", "RCCLX_LL128",
+                                       "RCCLX_EMU_UNREACHABLE" };
     va_list ap;
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
