@@ -81,7 +81,6 @@ static void fill_units(uint32_t *unit, int n, uint32_t start)
 
 static void fill_pair(gp_pair_state *s, uint32_t start)
 {
-    s->sent = s->received = start;
     fill_units(s->sends[0][0], 2 * GP_PAIR_SLOTS, start);
     fill_units(s->receives[0][0], 2 * GP_PAIR_SLOTS, start);
     for (int i = 0; i < GP_PAIR_SLOTS; i++) {
@@ -101,4 +100,11 @@ void rcclx_layout_fill(const gp_layout *at, uint32_t start, void *head)
     gp_pair_state *pair = (gp_pair_state *)(void *)((char *)head + at->pairs);
     for (int i = 0; i < GP_RANKS; i++)
         fill_pair(&pair[i], start);
+}
+
+void rcclx_layout_state(uint32_t start, gp_state *s)
+{
+    *s = (gp_state){ .progress = GP_PROGRESS(start), .started = start };
+    for (int r = 0; r < GP_RANKS; r++)
+        s->pair[r].sent = s->pair[r].received = start;
 }

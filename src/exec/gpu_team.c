@@ -64,12 +64,13 @@ static rcclx_status write_start(rcclx_team *t)
 {
     rcclx_gpu_team *g = t->gpu;
     const gp_layout *at = &g->picker.at;
-    const gp_state state = { .progress = GP_PROGRESS(g->start), .started = g->start };
+    gp_state state;
     void *head = rcclx_mem_alloc(rcclx_layout_head(at));
 
     if (!head)
         return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: init: no memory for the first headers", t->rank);
     rcclx_layout_fill(at, g->start, head);
+    rcclx_layout_state(g->start, &state);
     rcclx_status s = g->gpu->copy(rcclx_windows_at(g->windows, t->rank), head, rcclx_layout_head(at), g->stream);
     if (s == RCCLX_OK)
         s = g->gpu->copy(g->state, &state, sizeof(state), g->stream);

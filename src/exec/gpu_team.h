@@ -30,6 +30,7 @@ gp_pair_layout gp_pair_layout_make(const gp_layout *at, int nranks);
  * head: the first rcclx_layout_head(at) bytes. */
 size_t    rcclx_layout_head(const gp_layout *at);
 void      rcclx_layout_fill(const gp_layout *at, uint32_t start, void *head);
+void      rcclx_layout_state(uint32_t start, gp_state *s); /* the same for what the rank has for itself */
 
 /* --- gpu_lower.c: plans as kernels read them ----------------------------------------- */
 
@@ -96,6 +97,14 @@ typedef struct {
     bool            here, recorded;
 } rcclx_gpu_tail;
 
+/* A message that a kernel waits for. */
+typedef struct {
+    uint64_t word;             /* GP_PAIR_WAIT */
+    uint64_t since, heard;     /* first and last word of it; since 0: none */
+    uint64_t closed;           /* when the peer was first seen to have closed; 0: it has not */
+    bool     warned;
+} rcclx_gpu_wait;
+
 typedef struct {
     pthread_t       thread;
     bool            running, warned;
@@ -103,6 +112,7 @@ typedef struct {
     _Atomic uint32_t stop;
     uint32_t        turn;      /* the one that kernels were in at the last look */
     uint64_t        since;     /* when that was first seen; 0: in none */
+    rcclx_gpu_wait  waits[2][GP_RANKS]; /* messages from and to each rank */
 } rcclx_gpu_watch;
 
 /* gpu_memory.c: memory of ncclMemAlloc that the team has seen. */

@@ -5,6 +5,7 @@
  *     +--> serve windows; has a peer died, or failed?   -> break, kernels leave
  *     +--> what have kernels reported?                  -> break, with who and what
  *     +--> which turn are they in, and how long?        -> one line in the log
+ *     +--> which messages do they say they wait for?    -> the same
  *
  * Kernels look at the abort word while they wait, so whoever sets it has them gone
  * within microseconds. Here the host writes down for the peers which turns its kernels
@@ -22,7 +23,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { TICK_MS = 100, CLOSED_NS = 200000000, WINDOWS = 0, BELL = 1, PEERS = 2 };
+enum { TICK_MS = 100, CLOSED_NS = 200000000, QUIET_NS = 600000000, WINDOWS = 0, BELL = 1, PEERS = 2 };
 
 static uint32_t peek(const uint32_t *word)
 {
@@ -217,6 +218,41 @@ static void look_at_turns(rcclx_team *t)
     }
 }
 
+/* A wait for a message goes on, or is new. */
+static void follow(rcclx_team *t, rcclx_gpu_wait *w, uint64_t word, uint64_t now)
+{
+    const int r = (int)(word & (GP_RANKS - 1));
+    const bool sends = (word >> 8 & 0xff) == RCCLX_SEND;
+    char text[RCCLX_ERROR_TEXT];
+
+    if (!w->since || w->word != word || now - w->heard > QUIET_NS)
+        *w = (rcclx_gpu_wait){ .word = word, .since = now };
+    w->heard = now;
+    if (!w->closed && atomic_load(&t->area[r]->ident.state) == RCCLX_RANK_CLOSED)
+        w->closed = now;
+    const double waited = (double)(now - w->since) * 1e-9;
+    snprintf(text, sizeof(text), "rank %d of %d: %s %s rank %d (message number %u of this pair) on %s device %d waits since %.1f s",
+             t->rank, t->nranks, rcclx_kind_name(sends ? RCCLX_SEND : RCCLX_RECV), sends ? "to" : "from", r, (uint32_t)(word >> 32),
+             t->driver->name, t->device, waited);
+    const size_t at = strlen(text);
+    if (w->closed && now - w->closed > CLOSED_NS) {
+        snprintf(text + at, sizeof(text) - at, ", and that rank (pid %d) has destroyed its communicator; abort this communicator and "
+                 "make a new one without it", t->peer[r].pid);
+        rcclx_team_break(t, RCCLX_PEER_LOST, text);
+    } else if (!w->warned && t->warn_after > 0 && waited > t->warn_after) {
+        w->warned = true;
+        RCCLX_ALERT("%s for that rank (pid %d) to %s", text, t->peer[r].pid, sends ? "receive" : "send");
+    }
+}
+
+static void look_at_messages(rcclx_team *t)
+{
+    const uint64_t word = __atomic_exchange_n(&t->gpu->control->waits, 0, __ATOMIC_ACQ_REL);
+
+    if (word && (int)(word & 0xff) < t->nranks)
+        follow(t, &t->gpu->watch.waits[(word >> 8 & 0xff) == RCCLX_SEND][word & 0xff], word, rcclx_clock_ns());
+}
+
 /* --- the thread ----------------------------------------------------------------------------- */
 
 static void look(rcclx_team *t)
@@ -233,6 +269,7 @@ static void look(rcclx_team *t)
         rcclx_team_break(t, s, why);
     } else if (rcclx_team_poll(t) == RCCLX_OK) {
         look_at_turns(t);
+        look_at_messages(t);
     }
 }
 

@@ -20,8 +20,9 @@
  * order; whatever its blocks did before is done, on both sides.
  *
  * The signature is mixed into the units' flags, and is in what both sides tell; who sees
- * another one reports it. Numbers live in the window, and the last block to leave moves
- * them on, so that launches may be repeated by graphs. */
+ * another one reports it. Numbers live in device memory, and the last block to leave
+ * moves them on, so that launches may be repeated by graphs. A block that waits for long
+ * says for whom, for the host's watch. */
 
 #include "device/kernels/run.h"
 
@@ -49,14 +50,26 @@ typedef struct {
     uint32_t       ring, part, nthreads, spins;
 } gp_pair_ctx;
 
+GP_DEV gp_state *gp_pair_own(const gp_pair_head *h)
+{
+    return (gp_state *)(uintptr_t)h->frame.state;
+}
+
+/* The number of the last message before this launch, of a message's pair and direction. */
+GP_DEV uint32_t *gp_pair_number(const gp_pair_head *h, const gp_pair *m)
+{
+    gp_state *st = gp_pair_own(h);
+
+    return m->sends ? &st->pair[m->peer].sent : &st->pair[m->peer].received;
+}
+
 /* --- waiting ------------------------------------------------------------------------- */
 
 GP_SLOW void gp_pair_give_up(gp_pair_waiter who, uint32_t trouble, uint64_t peer_sig, uint32_t waited_ms)
 {
     gp_control *out = (gp_control *)(uintptr_t)who.h->frame.control;
-    gp_state *st = (gp_state *)(uintptr_t)who.h->frame.state;
 
-    if (gp_add_device(&st->failed, 1) == 0) {
+    if (gp_add_device(&gp_pair_own(who.h)->failed, 1) == 0) {
         out->peer = who.m->peer;
         out->turn = who.number;
         out->kind = who.m->kind;
@@ -70,10 +83,13 @@ GP_SLOW void gp_pair_give_up(gp_pair_waiter who, uint32_t trouble, uint64_t peer
     gp_shared_poke(&who.sh->failed, 1);
 }
 
+enum { GP_PAIR_LONG_MS = 50 };
+
 /* Is there a reason to stop waiting? */
 GP_SLOW int gp_pair_look(gp_pair_waiter who)
 {
     const gp_frame *f = &who.h->frame;
+    gp_control *out = (gp_control *)(uintptr_t)f->control;
     const uint32_t now = (uint32_t)(gp_ticks() / 1000000) | 1, flag = GP_FLAG(who.number), ring = who.number % GP_PAIR_SLOTS;
     uint32_t since = gp_shared_peek(&who.sh->since_ms), v[4];
 
@@ -81,7 +97,7 @@ GP_SLOW int gp_pair_look(gp_pair_waiter who)
         return 1;
     if (!since)
         gp_shared_poke(&who.sh->since_ms, since = now);
-    if (gp_word_peek(&((gp_state *)(uintptr_t)f->state)->failed)) {
+    if (gp_word_peek(&gp_pair_own(who.h)->failed)) {
         gp_shared_poke(&who.sh->failed, 1);
         return 1;
     }
@@ -89,12 +105,15 @@ GP_SLOW int gp_pair_look(gp_pair_waiter who)
     const uint64_t sig = v[0] | (uint64_t)v[2] << 32;
     if (v[1] == flag && v[3] == flag && sig != who.m->sig)
         gp_pair_give_up(who, GP_DIFFERS, sig, now - since);
-    else if (gp_word_peek(&((const gp_control *)(uintptr_t)f->control)->abort))
+    else if (gp_word_peek(&out->abort))
         gp_pair_give_up(who, GP_ABORTED, 0, now - since);
     else if (f->timeout_ns && now - since > f->timeout_ns / 1000000)
         gp_pair_give_up(who, GP_TIMED_OUT, 0, now - since);
-    else
+    else {
+        if (now - since > GP_PAIR_LONG_MS)
+            gp_flag_relaxed(&out->waits, GP_PAIR_WAIT(who.number, who.m->kind, who.m->peer));
         return 0;
+    }
     return 1;
 }
 
@@ -211,13 +230,15 @@ GP_DEV int gp_pair_received(const gp_pair_ctx *c)
 {
     const gp_pair_waiter *w = &c->who;
     uint64_t *done = &c->there->done[c->ring];
+    uint32_t *left = &gp_pair_own(w->h)->pair[w->m->peer].left[c->ring];
 
     gp_sync();
     if (gp_tid() == 0 && !gp_shared_peek(&w->sh->failed)) {
+        gp_shared_poke(&w->sh->since_ms, 0);
         if (w->m->parts == 1) {
             gp_flag_relaxed(done, GP_PAIR_MARK(w->number, 0));
-        } else if (gp_add_device(&w->here->left[c->ring], 1) == w->m->parts - 1u) {
-            gp_word_poke(&w->here->left[c->ring], 0);
+        } else if (gp_add_device(left, 1) == w->m->parts - 1u) {
+            gp_word_poke(left, 0);
             gp_flag_release(done, GP_PAIR_MARK(w->number, 0));
         }
     }
@@ -406,7 +427,7 @@ GP_DEV int gp_pair_part(const gp_pair_head *h, const gp_pair *m, gp_pair_shared 
     c.there = gp_pair_state_of(h, m->peer, rank);
     c.part = part, c.nthreads = h->frame.nthreads, c.spins = 0;
     /* asked for together, before it is known which */
-    const uint32_t before = gp_word_peek(m->sends ? &here->sent : &here->received);
+    const uint32_t before = gp_word_peek(gp_pair_number(h, m));
     GP_UNROLL
     for (int i = 0; i < GP_PAIR_SLOTS; i++)
         done[i] = m->sends ? gp_flag_peek(&here->done[i]) : 0;
@@ -423,7 +444,7 @@ GP_DEV int gp_pair_part(const gp_pair_head *h, const gp_pair *m, gp_pair_shared 
 GP_DEV void gp_pair_end(const gp_pair_head *h, const gp_pair *msg, gp_pair_shared *sh)
 {
     const uint32_t nblocks = h->send_blocks + h->recv_blocks;
-    uint32_t *arrived = &gp_pair_state_of(h, h->frame.rank, h->frame.rank)->arrived;
+    uint32_t *arrived = &gp_pair_own(h)->pairs_arrived;
 
     gp_sync();
     if (gp_tid() == 0) {
@@ -436,11 +457,9 @@ GP_DEV void gp_pair_end(const gp_pair_head *h, const gp_pair *msg, gp_pair_share
         return;
     GP_NO_UNROLL
     for (uint32_t k = gp_tid(); k < h->nmsgs; k += h->frame.nthreads) {
-        const gp_pair *m = &msg[k];
-        gp_pair_state *here = gp_pair_state_of(h, h->frame.rank, m->peer);
-        uint32_t *number = m->sends ? &here->sent : &here->received;
-        if (m->final)
-            gp_word_poke(number, gp_word_peek(number) + m->index + 1);
+        uint32_t *number = gp_pair_number(h, &msg[k]);
+        if (msg[k].final)
+            gp_word_poke(number, gp_word_peek(number) + msg[k].index + 1);
     }
 }
 
@@ -450,7 +469,7 @@ GP_DEV void gp_pairs_run(const gp_pair_head *h, const gp_pair *msg, gp_pair_shar
     uint32_t next = sends ? gp_bid() : gp_bid() - h->send_blocks;
 
     gp_fetch(&h->frame, h->frame.nbytes);
-    const uint32_t failed = gp_word_peek(&((gp_state *)(uintptr_t)h->frame.state)->failed);
+    const uint32_t failed = gp_word_peek(&gp_pair_own(h)->failed);
     if (gp_tid() == 0) {
         sh->failed = 0;
         sh->since_ms = 0;

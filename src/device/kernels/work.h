@@ -114,6 +114,8 @@ typedef struct {
     gp_plan  plan[2];
 } gp_work;
 
+enum { GP_PAIR_SLOTS = 4, GP_PAIR_LANES = 32, GP_PAIR_FEW = 6, GP_PAIR_MANY = 64 /* messages of a launch */ };
+
 /* Collectives finished, in fractions that lanes add when they leave: all of a turn make a whole,
  * so that no lane has to know whether it is the last. */
 #define GP_WHOLE UINT64_C(65536)
@@ -126,6 +128,10 @@ typedef struct {
     uint32_t started;          /* the turn begun; the watch copies these two now and then */
     uint32_t failed;           /* a lane has given up: the others follow */
     uint32_t pad[12];
+    /* messages with each rank: numbers of the last of earlier launches, blocks that are done with one */
+    struct { uint32_t sent, received, left[GP_PAIR_SLOTS]; } pair[GP_RANKS];
+    uint32_t pairs_arrived;    /* blocks that have finished a launch of messages */
+    uint32_t pad2[31];
 } gp_state;
 
 typedef enum { GP_FINE, GP_ABORTED, GP_TIMED_OUT, GP_DIFFERS } gp_trouble;
@@ -137,6 +143,7 @@ typedef struct {
     uint32_t peer, turn, kind, lane;
     uint64_t sig, peer_sig;
     uint64_t waited_ns;
+    uint64_t waits;            /* a kernel with messages: which it waits for, again and again: GP_PAIR_WAIT; 0: the host has seen it */
 } gp_control;
 
 typedef struct {
@@ -155,29 +162,24 @@ typedef struct { gp_frame frame; unsigned char blob[GP_LARGE_BYTES - sizeof(gp_f
 
 /* --- messages (pair.h) ---------------------------------------------------------------- */
 
-enum { GP_PAIR_SLOTS = 4, GP_PAIR_LANES = 32, GP_PAIR_FEW = 6, GP_PAIR_MANY = 64 /* messages of a launch */ };
-
 /* A mark: how far message `number` is; only grows. */
 #define GP_PAIR_MARK(number, count) ((uint64_t)(uint32_t)(number) << 32 | (uint32_t)(count))
+
+/* Message number (32 bits), what this side does, the peer. */
+#define GP_PAIR_WAIT(number, kind, peer) ((uint64_t)(number) << 32 | 1u << 16 | (uint32_t)(kind) << 8 | (uint32_t)(peer))
 
 /* What must be equal on both sides. */
 #define GP_PAIR_SIG(type, count) ((uint64_t)((type) + 1) << 56 | (uint64_t)(count))
 #define GP_PAIR_SIG_TYPE(sig)  ((int)((sig) >> 56) - 1)
 #define GP_PAIR_SIG_COUNT(sig) ((sig) & ((UINT64_C(1) << 56) - 1))
 
-/* In a window, about one peer. Messages of a direction are numbered; number % GP_PAIR_SLOTS is where. */
+/* In a window, about one peer, who writes it. Messages of a direction are numbered; number % GP_PAIR_SLOTS is where. */
 typedef struct {
-    /* the peer writes */
     uint64_t done[GP_PAIR_SLOTS], apart[12];      /* mark: it has received what I sent */
     uint32_t sends[GP_PAIR_SLOTS][2][4];          /* LL units: its signature and token as a sender to me */
     uint32_t receives[GP_PAIR_SLOTS][2][4];       /* the same as a receiver */
     uint64_t full[GP_PAIR_SLOTS][GP_PAIR_LANES];  /* marks: chunks it has written for me */
     uint64_t empty[GP_PAIR_SLOTS][GP_PAIR_LANES]; /* chunks of mine that it has taken */
-    /* I do */
-    uint32_t sent, received;                      /* numbers of the last messages of earlier launches */
-    uint32_t left[GP_PAIR_SLOTS];                 /* blocks that are done with a message I receive */
-    uint32_t arrived;                             /* in what is about myself: blocks that have finished a launch */
-    uint32_t pad[25];
 } gp_pair_state;
 
 /* Where a window's pairs are: states of all ranks, then a set of slots for each other rank, which
