@@ -122,6 +122,8 @@ static rcclx_status flush(rcclx_team *t, batch *b)
     b->args.frame.nworks = (uint8_t)b->nworks;
     b->args.frame.nlanes = (uint16_t)b->nlanes;
     b->args.frame.nbytes = (uint32_t)(sizeof(gp_frame) + b->used);
+    b->args.frame.part = (uint32_t)(GP_WHOLE / (unsigned)b->nlanes);
+    b->args.frame.part0 = (uint32_t)(GP_WHOLE - b->args.frame.part * ((unsigned)b->nlanes - 1));
     const rcclx_status s = g->gpu->launch(g->kernel[b->kernel][b->proto], (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,
                                           b->proto == RCCLX_PROTO_SIMPLE ? sizeof(gp_large) : sizeof(gp_small));
     if (s == RCCLX_OK) {

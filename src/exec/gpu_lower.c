@@ -38,10 +38,22 @@ static size_t plan_bytes(const rcclx_plan *p)
     return padded(p->nsteps * sizeof(gp_step)) + padded(p->nrefs * sizeof(gp_ref));
 }
 
+/* Operands of a step for which there is no room in it. */
+static size_t far_operands(int n)
+{
+    return n > GP_NEAR ? (size_t)(n - GP_NEAR) : 0;
+}
+
 /* The same as a kernel gets it. */
 static size_t sent_bytes(const rcclx_plan *p)
 {
-    return p->proto == RCCLX_PROTO_SIMPLE ? plan_bytes(p) : p->nsteps * sizeof(gp_flagged) + p->nrefs * sizeof(uint64_t);
+    size_t n = p->nsteps * sizeof(gp_flagged);
+
+    if (p->proto == RCCLX_PROTO_SIMPLE)
+        return plan_bytes(p);
+    for (uint32_t i = 0; i < p->nsteps; i++)
+        n += far_operands(p->steps[i].nsrc + p->steps[i].ndst) * sizeof(uint64_t);
+    return n;
 }
 
 /* Do all numbers fit their small fields? */
@@ -319,15 +331,16 @@ static uint64_t spot(const range *a, const gp_ref *ref, bool source)
     return GP_SPOT((ref->buf == GP_IN ? w->in : w->out) + block_begin(&w->plan[0], ref->block), ref->rank, 0);
 }
 
-static void aim_step(const range *a, const gp_step *s, const gp_ref *refs, gp_flagged *to, uint64_t *spots)
+/* far: where operands go that do not fit the step. */
+static void aim_step(const range *a, const gp_step *s, const gp_ref *refs, gp_flagged *to, uint64_t *far)
 {
     const gp_plan *p = &a->w->plan[0];
 
-    *to = (gp_flagged){ .op = s->op, .nsrc = s->nsrc, .ndst = s->ndst, .final = s->final, .own = GP_ALL, .first = s->first,
-                        .nbytes = p->block_bytes };
+    *to = (gp_flagged){ .op = s->op, .nsrc = s->nsrc, .ndst = s->ndst, .final = s->final, .own = GP_ALL,
+                        .far = (uint16_t)((unsigned char *)far - (const unsigned char *)a->w), .nbytes = p->block_bytes };
     for (uint32_t k = 0; k < (uint32_t)s->nsrc + s->ndst; k++) {
         const gp_ref *ref = &refs[s->first + k];
-        spots[s->first + k] = spot(a, ref, k < s->nsrc);
+        *(k < GP_NEAR ? &to->near[k] : &far[k - GP_NEAR]) = spot(a, ref, k < s->nsrc);
         if (ref->buf != GP_SCRATCH && p->cut != RCCLX_CUT_EVEN)
             to->nbytes = block_begin(p, ref->block + 1u) - block_begin(p, ref->block);
         if (k >= s->nsrc)
@@ -351,9 +364,10 @@ void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_
     rcclx_ready_number(r, 0, &f->at, nbytes, 1, p);
     p->slot_bytes = ll ? f->at.ll_bytes : f->at.ll128_bytes;
     p->steps = sizeof(gp_work);
-    p->refs = (uint16_t)(p->steps + p->nsteps * sizeof(gp_flagged));
-    gp_flagged *to = (gp_flagged *)(void *)((unsigned char *)w + p->steps);
-    uint64_t *spots = (uint64_t *)(void *)((unsigned char *)w + p->refs);
-    for (uint32_t i = 0; i < p->nsteps; i++)
-        aim_step(&a, &steps[i], refs, &to[i], spots);
+    gp_flagged *to = (gp_flagged *)(void *)(w + 1);
+    uint64_t *far = (uint64_t *)(void *)(to + p->nsteps);
+    for (uint32_t i = 0; i < p->nsteps; i++) {
+        aim_step(&a, &steps[i], refs, &to[i], far);
+        far += far_operands(steps[i].nsrc + steps[i].ndst);
+    }
 }

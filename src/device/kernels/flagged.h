@@ -18,15 +18,26 @@
 
 enum { GP_LINE_LANES = GP_LINE / 16, GP_LINE_DATA = GP_LINE - 16 };
 
-GP_DEV uint32_t gp_flag2(const gp_ctx *c)
+/* The two flags, and which set of slots: known once the turn is. */
+GP_DEV void gp_flagged_turn(gp_ctx *c)
 {
-    return GP_FLAG(c->turn) ^ (uint32_t)(c->w->sig ^ c->w->sig >> 32);
+    c->f0 = GP_FLAG(c->turn);
+    c->f1 = c->f0 ^ (uint32_t)(c->w->sig ^ c->w->sig >> 32);
+    c->set = (c->turn & 1) * c->p->slot_bytes;
+}
+
+/* Operand k of a step. */
+GP_DEV uint64_t gp_operand(const gp_ctx *c, const gp_flagged *s, uint32_t k)
+{
+    if (k < GP_NEAR)
+        return s->near[k];
+    return ((const uint64_t *)(const void *)((const unsigned char *)c->w + s->far))[k - GP_NEAR];
 }
 
 /* Where an operand's block begins in this turn. */
 GP_DEV char *gp_spot_at(const gp_ctx *c, uint64_t spot)
 {
-    return (char *)(uintptr_t)(GP_SPOT_AT(spot) + (GP_SPOT_SLOT(spot) & c->turn) * c->p->slot_bytes);
+    return (char *)(uintptr_t)(GP_SPOT_AT(spot) + (GP_SPOT_SLOT(spot) ? c->set : 0));
 }
 
 /* Before pushing: the peers written to have begun the turn before. */
@@ -36,7 +47,7 @@ GP_DEV int gp_credit(gp_ctx *c, const gp_flagged *s)
     uint64_t x;
 
     if (k < s->ndst) {
-        const uint64_t spot = c->spots[s->first + s->nsrc + k];
+        const uint64_t spot = gp_operand(c, s, s->nsrc + k);
         if (GP_SPOT_SLOT(spot) && GP_SPOT_RANK(spot) != c->f->rank)
             (void)gp_header_wait(c, GP_SPOT_RANK(spot), c->turn - 1, 0, &x);
     }
@@ -98,13 +109,12 @@ GP_DEV void gp_store8(char *p, uint64_t x, uint64_t n)
 /* Unit i, of those a thread does in turn. Messages that go by flags are short: 32 bits count them. */
 GP_DEV void gp_ll_put(const gp_ctx *c, const gp_flagged *s, uint32_t i, uint64_t x)
 {
-    const uint64_t *dst = c->spots + s->first + s->nsrc;
-
     GP_NO_UNROLL
     for (uint32_t m = 0; m < s->ndst; m++) {
-        char *at = gp_spot_at(c, dst[m]);
-        if (GP_SPOT_SLOT(dst[m]))
-            gp_ll_store(at + i * GP_LL_UNIT, (uint32_t)x, (uint32_t)(x >> 32), GP_FLAG(c->turn), gp_flag2(c));
+        const uint64_t dst = gp_operand(c, s, s->nsrc + m);
+        char *at = gp_spot_at(c, dst);
+        if (GP_SPOT_SLOT(dst))
+            gp_ll_store(at + i * GP_LL_UNIT, (uint32_t)x, (uint32_t)(x >> 32), c->f0, c->f1);
         else
             gp_store8(at + i * GP_LL_DATA, x, s->nbytes - i * GP_LL_DATA);
     }
@@ -115,9 +125,9 @@ GP_DEV int gp_ll_look(const gp_ctx *c, uint64_t spot, uint32_t i, uint64_t *x)
 {
     uint32_t v[4];
 
-    gp_ll_load((const char *)(uintptr_t)(GP_SPOT_AT(spot) + (c->turn & 1) * c->p->slot_bytes) + i * GP_LL_UNIT, v);
+    gp_ll_load((const char *)(uintptr_t)(GP_SPOT_AT(spot) + c->set) + i * GP_LL_UNIT, v);
     *x = v[0] | (uint64_t)v[2] << 32;
-    return v[1] == GP_FLAG(c->turn) && v[3] == gp_flag2(c);
+    return v[1] == c->f0 && v[3] == c->f1;
 }
 
 GP_DEV uint64_t gp_ll_local(const gp_ctx *c, const gp_flagged *s, uint64_t spot, uint32_t i)
@@ -132,7 +142,7 @@ GP_DEV uint32_t gp_ll_units(const gp_flagged *s)
 
 GP_DEV int gp_ll_copy(gp_ctx *c, const gp_flagged *s)
 {
-    const uint64_t src = c->spots[s->first];
+    const uint64_t src = gp_operand(c, s, 0);
     const uint32_t step = c->nlanes * c->nthreads, n = gp_ll_units(s);
 
     GP_NO_UNROLL
@@ -153,23 +163,22 @@ GP_DEV int gp_ll_copy(gp_ctx *c, const gp_flagged *s)
  * are not mine are asked for together, as often as one is missing. */
 GP_DEV int gp_ll_sum(gp_ctx *c, const gp_flagged *s, const int K, const int type, const int op)
 {
-    const uint64_t *src = c->spots + s->first;
     const uint32_t step = c->nlanes * c->nthreads, own = s->own, n = gp_ll_units(s);
 
     GP_NO_UNROLL
     for (uint32_t i = c->lane * c->nthreads + gp_tid(); i < n; i += step) {
-        const uint64_t local = own < s->nsrc ? gp_ll_local(c, s, src[own], i) : 0;
+        const uint64_t local = own < s->nsrc ? gp_ll_local(c, s, gp_operand(c, s, own), i) : 0;
         uint64_t x[8];
         gp_acc acc;
         for (;;) {
             uint32_t late = GP_RANKS;
             GP_UNROLL
             for (int k = 0; k < K; k++)
-                if (k < s->nsrc && (uint32_t)k != own && !gp_ll_look(c, src[k], i, &x[k]))
+                if (k < s->nsrc && (uint32_t)k != own && !gp_ll_look(c, gp_operand(c, s, (uint32_t)k), i, &x[k]))
                     late = (uint32_t)k;
             if (late == GP_RANKS)
                 break;
-            if (gp_waits(c, GP_SPOT_RANK(src[late])))
+            if (gp_waits(c, GP_SPOT_RANK(gp_operand(c, s, late))))
                 return 0;
         }
         GP_UNROLL
@@ -233,8 +242,7 @@ enum { GP_LINES = GP_WAVE / GP_LINE_LANES };
 
 GP_DEV gp_line_at gp_line_of(uint64_t group, uint64_t nbytes)
 {
-    const uint64_t line = group * GP_LINES + gp_lane() / GP_LINE_LANES;
-    const uint32_t part = gp_lane() % GP_LINE_LANES;
+    const uint32_t line = (uint32_t)group * GP_LINES + gp_lane() / GP_LINE_LANES, part = gp_lane() % GP_LINE_LANES;
     gp_line_at l;
 
     l.slot = line * GP_LINE + 16 * part;
@@ -246,7 +254,7 @@ GP_DEV gp_line_at gp_line_of(uint64_t group, uint64_t nbytes)
 
 GP_DEV uint64_t gp_groups(uint64_t nbytes)
 {
-    return (nbytes + GP_LINES * GP_LINE_DATA - 1) / (GP_LINES * GP_LINE_DATA);
+    return ((uint32_t)nbytes + GP_LINES * GP_LINE_DATA - 1) / (GP_LINES * GP_LINE_DATA);
 }
 
 GP_DEV uint32_t gp_wave_index(const gp_ctx *c)
@@ -256,13 +264,13 @@ GP_DEV uint32_t gp_wave_index(const gp_ctx *c)
 
 GP_DEV void gp_lines_put(const gp_ctx *c, const gp_flagged *s, const gp_line_at *l, gp_v4 x)
 {
-    const uint64_t *dst = c->spots + s->first + s->nsrc;
-    const gp_v4 flags = gp_v4_make(GP_FLAG(c->turn), gp_flag2(c), GP_FLAG(c->turn), gp_flag2(c));
+    const gp_v4 flags = gp_v4_make(c->f0, c->f1, c->f0, c->f1);
 
     GP_NO_UNROLL
     for (uint32_t m = 0; m < s->ndst; m++) {
-        char *at = gp_spot_at(c, dst[m]);
-        if (GP_SPOT_SLOT(dst[m]))
+        const uint64_t dst = gp_operand(c, s, s->nsrc + m);
+        char *at = gp_spot_at(c, dst);
+        if (GP_SPOT_SLOT(dst))
             gp_line_store(at + l->slot, l->is_flag ? flags : x, l->is_flag);
         else
             gp_store16(at + l->data, x, l->left);
@@ -271,9 +279,7 @@ GP_DEV void gp_lines_put(const gp_ctx *c, const gp_flagged *s, const gp_line_at 
 
 GP_DEV int gp_line_right(const gp_ctx *c, gp_v4 v)
 {
-    const uint32_t f0 = GP_FLAG(c->turn), f1 = gp_flag2(c);
-
-    return gp_get(v, 0) == f0 && gp_get(v, 1) == f1 && gp_get(v, 2) == f0 && gp_get(v, 3) == f1;
+    return gp_get(v, 0) == c->f0 && gp_get(v, 1) == c->f1 && gp_get(v, 2) == c->f0 && gp_get(v, 3) == c->f1;
 }
 
 /* A lane's part of a source. 1: for all it can see the line is here (the flag lane sees it). */
@@ -289,7 +295,7 @@ GP_DEV int gp_line_take(const gp_ctx *c, uint64_t spot, const gp_line_at *l, gp_
 
 GP_DEV int gp_ll128_copy(gp_ctx *c, const gp_flagged *s)
 {
-    const uint64_t src = c->spots[s->first], ngroups = gp_groups(s->nbytes);
+    const uint64_t src = gp_operand(c, s, 0), ngroups = gp_groups(s->nbytes);
     const uint32_t nwaves = c->nlanes * (c->nthreads / GP_WAVE);
 
     GP_NO_UNROLL
@@ -306,7 +312,7 @@ GP_DEV int gp_ll128_copy(gp_ctx *c, const gp_flagged *s)
 
 GP_DEV int gp_ll128_sum(gp_ctx *c, const gp_flagged *s, const int K, const int type, const int op)
 {
-    const uint64_t *src = c->spots + s->first, ngroups = gp_groups(s->nbytes);
+    const uint64_t ngroups = gp_groups(s->nbytes);
     const uint32_t nwaves = c->nlanes * (c->nthreads / GP_WAVE), own = s->own;
 
     GP_NO_UNROLL
@@ -315,16 +321,16 @@ GP_DEV int gp_ll128_sum(gp_ctx *c, const gp_flagged *s, const int K, const int t
         gp_v4 v[8], local = gp_v4_make(0, 0, 0, 0);
         gp_acc acc;
         if (own < s->nsrc)
-            local = gp_load16(gp_spot_at(c, src[own]) + l.data, l.left);
+            local = gp_load16(gp_spot_at(c, gp_operand(c, s, own)) + l.data, l.left);
         for (;;) {
             uint32_t late = GP_RANKS;
             GP_UNROLL
             for (int k = 0; k < K; k++)
-                if (k < s->nsrc && (uint32_t)k != own && !gp_line_take(c, src[k] | UINT64_C(1) << 63, &l, &v[k]))
+                if (k < s->nsrc && (uint32_t)k != own && !gp_line_take(c, gp_operand(c, s, (uint32_t)k) | UINT64_C(1) << 63, &l, &v[k]))
                     late = (uint32_t)k;
             if (!gp_ballot(late != GP_RANKS))
                 break;
-            if (gp_ballot(late != GP_RANKS && gp_waits(c, GP_SPOT_RANK(src[late]))))
+            if (gp_ballot(late != GP_RANKS && gp_waits(c, GP_SPOT_RANK(gp_operand(c, s, late)))))
                 return 0;
         }
         GP_UNROLL

@@ -143,7 +143,6 @@ GP_DEV void gp_rare_simple(gp_ctx *c, const gp_step *s, const gp_span *span, con
 /* A sum in a flagged protocol, any type and operator; all its sources are raw. 0: give up. */
 GP_DEV int gp_rare_flagged(gp_ctx *c, const gp_flagged *s, const int proto)
 {
-    const uint64_t *src = c->spots + s->first;
     const int divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0;
     const gp_span span = { 0, 0, s->nbytes, 0 };
     gp_item it;
@@ -154,9 +153,10 @@ GP_DEV int gp_rare_flagged(gp_ctx *c, const gp_flagged *s, const int proto)
         gp_v4 v;
         GP_NO_UNROLL
         for (uint32_t k = 0; k < s->nsrc; k++) {
-            if (!gp_item_wait(c, s, proto, src[k], &it, &v))
+            const uint64_t src = gp_operand(c, s, k);
+            if (!gp_item_wait(c, s, proto, src, &it, &v))
                 return 0;
-            gp_rare_combine(&acc, k == 0, GP_ANY, GP_OP_COPY, gp_rare_code(c), v, gp_rare_scalar(c, GP_SPOT_RANK(src[k]), 1), 1);
+            gp_rare_combine(&acc, k == 0, GP_ANY, GP_OP_COPY, gp_rare_code(c), v, gp_rare_scalar(c, GP_SPOT_RANK(src), 1), 1);
         }
         v = gp_rare_result(&acc, GP_ANY, GP_OP_COPY, gp_rare_code(c), divisor);
         if (proto == GP_LL128)

@@ -35,9 +35,9 @@ typedef struct {
     const gp_plan  *p;
     const gp_step  *steps;
     const gp_ref   *refs;
-    const uint64_t *spots;  /* flagged: operands */
     gp_shared      *sh;
     uint32_t        turn, lane, nlanes, nthreads;
+    uint32_t        f0, f1, set; /* flagged: of this turn */
     uint32_t        spins;
 } gp_ctx;
 
@@ -304,9 +304,9 @@ GP_DEV int gp_flagged_step(gp_ctx *c, const gp_flagged *s, const int proto, cons
 
 GP_DEV int gp_flagged_steps(gp_ctx *c, const int proto, const int type, const int op)
 {
-    const gp_flagged *steps = (const gp_flagged *)(const void *)((const unsigned char *)c->w + c->p->steps);
+    const gp_flagged *steps = (const gp_flagged *)(const void *)(c->w + 1);
 
-    c->spots = (const uint64_t *)(const void *)((const unsigned char *)c->w + c->p->refs);
+    gp_flagged_turn(c);
     GP_NO_UNROLL
     for (uint32_t i = 0; i < c->p->nsteps; i++)
         if (!gp_flagged_step(c, &steps[i], proto, type, op))
@@ -379,14 +379,12 @@ GP_DEV int gp_wait_turn(gp_ctx *c)
 
 GP_DEV void gp_end_turn(const gp_ctx *c)
 {
-    const uint64_t part = GP_WHOLE / c->nlanes, mine = c->lane ? part : GP_WHOLE - part * (c->nlanes - 1);
-
     gp_sync_publish();
     if (gp_tid())
         return;
     if (c->f->nworks > 1) /* other lanes go on by it; else the end of the kernel orders all */
         gp_fence_system();
-    gp_add_relaxed(&gp_state_of(c)->progress, mine);
+    gp_add_relaxed(&gp_state_of(c)->progress, c->lane ? c->f->part : c->f->part0);
 }
 
 GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int type, const int op)
@@ -413,6 +411,16 @@ GP_DEV void gp_fetch(const gp_frame *f, uint32_t nbytes)
         gp_touch(((const uint32_t *)(const void *)f)[at / 4]);
 }
 
+/* Ask for a thread's first data while the turn is on its way: the data do not depend on it. */
+GP_DEV void gp_fetch_data(const gp_ctx *c, const unsigned char *blob)
+{
+    const gp_flagged *s = (const gp_flagged *)(const void *)((const gp_work *)(const void *)blob + 1);
+    const uint32_t thread = c->lane * c->nthreads + gp_tid(), at = thread * GP_LL_DATA; /* nearly right for LL128, too */
+
+    if (at < s->nbytes && !GP_SPOT_SLOT(s->near[0]))
+        gp_want((const char *)(uintptr_t)GP_SPOT_AT(s->near[0]) + at);
+}
+
 /* The kernel. Constants: the protocol of its plans; type and op of its reductions. */
 GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, const int proto, const int type, const int op)
 {
@@ -421,7 +429,10 @@ GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, 
     uint32_t at = 0;
 
     gp_fetch(f, f->nbytes);
-    ctx.turn = GP_TURN(gp_flag_peek(&st->progress));
+    const uint64_t progress = gp_flag_peek(&st->progress);
+    if (proto != GP_SIMPLE)
+        gp_fetch_data(&ctx, blob);
+    ctx.turn = GP_TURN(progress);
     if (gp_tid() == 0) { /* the others look after the first barrier */
         sh->failed = gp_word_peek(&st->failed);
         sh->since_ms = 0;

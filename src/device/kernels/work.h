@@ -78,12 +78,15 @@ enum { GP_OP_SUM, GP_OP_PROD, GP_OP_MAX, GP_OP_MIN, GP_OP_AVG, GP_OP_PREMUL, GP_
 enum { GP_ALL = 0xff };
 
 /* A step of a flagged plan. What its operands are is worked out by the host, as far as it
- * knows it: an address, the rank it is at, whether it is a slot (of the set for even turns). */
+ * knows it: an address, the rank it is at, whether it is a slot (of the set for even turns).
+ * Sources, then destinations; the first few lie in the step, where one look finds them. */
+enum { GP_NEAR = 3 };
 typedef struct {
     uint8_t  op, nsrc, ndst, final;
-    uint8_t  own, waits, pad[2]; /* which source is this rank's own buffer, GP_ALL none; it reads slots */
-    uint32_t first;            /* operand, of this plan: uint64_t */
+    uint8_t  own, waits;       /* which source is this rank's own buffer, GP_ALL none; it reads slots */
+    uint16_t far;              /* operands beyond, bytes from the work */
     uint64_t nbytes;
+    uint64_t near[GP_NEAR];
 } gp_flagged;
 #define GP_SPOT(at, rank, slot) ((uint64_t)(at) | (uint64_t)(rank) << 56 | (uint64_t)(slot) << 63)
 #define GP_SPOT_AT(spot)   ((spot) & ((UINT64_C(1) << 56) - 1))
@@ -91,7 +94,7 @@ typedef struct {
 #define GP_SPOT_SLOT(spot) ((uint32_t)((spot) >> 63))
 
 typedef struct {
-    uint16_t steps, refs;      /* where they begin, bytes from the work: gp_step, gp_ref; flagged: gp_flagged, spots */
+    uint16_t steps, refs;      /* where they begin, bytes from the work; flagged: gp_flagged, right behind it */
     uint8_t  nsteps, pieced;
     uint8_t  nslots, cut;      /* scratch slots; rcclx_cut: 0 EVEN, 1 SPLIT */
     uint32_t slot_bytes;       /* of one slot (a multiple of 128); flagged: of a set of slots */
@@ -154,6 +157,7 @@ typedef struct {
     uint8_t   rank, nranks, nworks, pad;
     uint16_t  nlanes, nthreads;
     uint32_t  nbytes, pad2;     /* of the arguments: the frame and the part of the blob that is used */
+    uint32_t  part, part0;      /* of GP_WHOLE: what a lane adds, and what lane 0 adds */
 } gp_frame;
 
 /* The argument of a kernel whose plans are in LL or LL128, and of one for simple plans. */
