@@ -264,18 +264,30 @@ static void put_refs(char *text, size_t n, int me, const rcclx_step *st, const r
     }
 }
 
-/* Likewise where many operands are slots and one is not: the sums of plans that push. */
+/* How many of the operands are slots of the rank itself? */
+static int own_slots(const rcclx_plan *p, const rcclx_step *st)
+{
+    int n = 0;
+
+    for (int k = 0; k < st->nsrc; k++) {
+        const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
+        n += ref->buf == RCCLX_SCRATCH && ref->rank == p->shape.rank;
+    }
+    return n;
+}
+
+/* Likewise where many operands are slots and one is not: sums of what was pushed. */
 static bool put_sum(char *from, char *to, size_t n, const rcclx_plan *p, const rcclx_step *st)
 {
     const rcclx_ref *dst = &p->refs[st->first + st->nsrc];
 
-    if (!p->pushes || st->op != RCCLX_STEP_REDUCE || st->nsrc < 3)
+    if (st->op != RCCLX_STEP_REDUCE || st->nsrc < 3 || own_slots(p, st) != st->nsrc - 1)
         return false;
     snprintf(from, n, SIGMA " in %d, slots", rcclx_ranks_first_block(p, st));
-    if (st->ndst > 1)
+    if (st->ndst > 1 && dst[1].buf == RCCLX_SCRATCH)
         snprintf(to, n, "out %d, slot %d (" TIMES "%d)", dst[0].block, dst[1].block, st->ndst - 1);
     else
-        snprintf(to, n, "out %d", dst[0].block);
+        put_refs(to, n, p->shape.rank, st, dst, st->ndst, false);
     return true;
 }
 

@@ -81,7 +81,7 @@ static const rcclx_algo *const on_host[] = {
 };
 static const rcclx_algo *const on_gpu[] = {
     &rcclx_algo_ll, &rcclx_algo_ll128, &rcclx_algo_ll_two, &rcclx_algo_ll128_two, &rcclx_algo_ll, &rcclx_algo_ll,
-    &rcclx_algo_direct, &rcclx_algo_direct_push, &rcclx_algo_staged,
+    &rcclx_algo_direct, &rcclx_algo_direct_push, &rcclx_algo_staged, &rcclx_algo_relay, &rcclx_algo_relay_staged,
 };
 
 static rcclx_status random_sequence(const rcclx_algo *const *from, size_t nfrom, int n)
@@ -309,6 +309,18 @@ static void no_lag(rcclx_plan *p, uint32_t i, int operand)
     p->steps[i].lag = 0;
 }
 
+static void only_at_end(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)operand;
+    p->steps[i].lag = RCCLX_LAG_END;
+}
+
+static void unknown_lag(rcclx_plan *p, uint32_t i, int operand)
+{
+    (void)operand;
+    p->steps[i].lag = RCCLX_LAG_END + 1;
+}
+
 static void beyond(rcclx_plan *p, uint32_t i, int operand)
 {
     p->refs[p->steps[i].first + (uint32_t)operand].block = 4000;
@@ -411,6 +423,14 @@ static const struct {
     { "a slot of no length", &rcclx_algo_ll_two, RCCLX_ALL_REDUCE, 1, no_length, 5, 1, 0, "nobody knows how long" },
     { "pushed without waiting", &rcclx_algo_direct_push, RCCLX_ALL_GATHER, 1, drop, 0, 0, 0, "may not have come yet" },
     { "return before all is pushed", &rcclx_algo_direct_push, RCCLX_SCATTER, 1, drop, 2, 0, 0, "returns while rank" },
+    { "relay: slots of A filled before they are summed", &rcclx_algo_relay, RCCLX_ALL_REDUCE, 1, drop, 1, 0, 0, "may be reading it" },
+    { "relay: slots of B likewise", &rcclx_algo_relay, RCCLX_ALL_REDUCE, 1, drop, 6, 0, 0, "may be reading it" },
+    { "relay: summed before they are filled", &rcclx_algo_relay, RCCLX_ALL_REDUCE, 1, drop, 11, 0, 0, "SCRATCH block" },
+    { "relay: waited for in the last piece only", &rcclx_algo_relay, RCCLX_ALL_REDUCE, 1, only_at_end, 14, 0, 0, "SCRATCH block" },
+    { "relay: return while OUT is written", &rcclx_algo_relay, RCCLX_ALL_REDUCE, 1, drop, 17, 0, 0, "returns while rank" },
+    { "relay_staged: sums taken too soon", &rcclx_algo_relay_staged, RCCLX_ALL_REDUCE, 1, drop, 19, 0, 0, "SCRATCH block" },
+    { "relay_staged: only the first half waited for", &rcclx_algo_relay_staged, RCCLX_ALL_REDUCE, 1, only_at_end, 15, 0, 0, "SCRATCH block" },
+    { "a piece without a word", &rcclx_algo_relay, RCCLX_ALL_REDUCE, 1, unknown_lag, 17, 0, 0, "no word for" },
     { "peers' buffers used unasked", &rcclx_algo_staged, RCCLX_ALL_GATHER, 1, other_buffer, 6, 0, 0, "does not ask for that" },
 };
 
@@ -469,7 +489,14 @@ static void must_fail(const rcclx_shape *s, const char *what)
           rcclx_kind_word(s->kind), s->nranks, fault.rank, fault.step, fault.operand, what);
 }
 
-static void spoil_operands(const rcclx_shape *s, const rcclx_step *st)
+/* Is what this copy reads at other ranks, too? In a tree sums are, and so is what was pushed to all. */
+static bool same_elsewhere(const rcclx_step *st, const rcclx_ref *src)
+{
+    return st->op == RCCLX_STEP_COPY && (fault.base == &rcclx_algo_tree ||
+           (fault.base == &rcclx_algo_relay_staged && fault.operand == 0 && src->buf == RCCLX_SCRATCH));
+}
+
+static void spoil_operands(const rcclx_shape *s, const rcclx_step *st, const rcclx_ref *refs)
 {
     static const struct {
         void (*spoil)(rcclx_plan *p, uint32_t step, int operand);
@@ -479,8 +506,7 @@ static void spoil_operands(const rcclx_shape *s, const rcclx_step *st)
     for (int w = 0; w < 3; w++)
         for (fault.operand = 0; fault.operand < st->nsrc + st->ndst; fault.operand++) {
             const bool raw_matters = st->op == RCCLX_STEP_REDUCE && fault.operand < st->nsrc;
-            const bool same_sum = fault.base == &rcclx_algo_tree && st->op == RCCLX_STEP_COPY; /* at several ranks */
-            if ((ways[w].spoil == other_raw && !raw_matters) || (ways[w].spoil == other_rank && same_sum))
+            if ((ways[w].spoil == other_raw && !raw_matters) || (ways[w].spoil == other_rank && same_elsewhere(st, refs)))
                 continue;
             fault.spoil = ways[w].spoil;
             must_fail(s, ways[w].what);
@@ -505,7 +531,7 @@ static void spoil_plan(const rcclx_algo *a, const rcclx_shape *s)
         if (st->op == RCCLX_STEP_COPY || st->op == RCCLX_STEP_REDUCE) {
             fault.spoil = drop;
             must_fail(s, "a step less");
-            spoil_operands(s, st);
+            spoil_operands(s, st, &p.refs[st->first]);
         }
     }
     rcclx_plan_fini(&p);

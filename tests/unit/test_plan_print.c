@@ -43,6 +43,10 @@ TEST(roots_ranges_and_lag_are_shown)
     CHECK(shown("piece by piece through 4 slots a lane"), "\n%s", text);
     show(&rcclx_algo_ring, (rcclx_shape){ RCCLX_BROADCAST, 4, 0, 2 }, 1000, false);
     CHECK(shown("rank 1 phase 1, of the lane's previous piece"), "\n%s", text);
+    show(&rcclx_algo_relay, (rcclx_shape){ RCCLX_ALL_REDUCE, 4, 0, 0 }, 1000, false);
+    CHECK(shown("all phase 4, of the lane's previous piece\n") && shown("all phase 4, after the lane's last piece\n"), "\n%s", text);
+    show(&rcclx_algo_relay, (rcclx_shape){ RCCLX_ALL_REDUCE, 4, 0, 0 }, 1000, true);
+    CHECK(shown("\"after_last\": true") || shown("\"after_last\":true"), "\n%s", text);
     show(&rcclx_algo_slot, (rcclx_shape){ RCCLX_ALL_TO_ALL, 4, 0, 0 }, 10, false);
     CHECK(shown("in@0[0..3]* -> ll@0[0..3]"), "\n%s", text);
     CHECK(shown("160 B"), "\n%s", text);
