@@ -85,8 +85,9 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
     w->sig = rcclx_gpu_hash(op);
     w->scalar = op->scalar;
     w->bias = (uint64_t)(uintptr_t)op->bias;
-    w->credit = plan->pushes && (g->owes || g->graphs);
-    g->owes = rcclx_plan_owes_credit(plan, op->count, rcclx_type_size(op->type));
+    w->credit = plan->pushes && (g->owed || g->graphs) ? GP_CREDIT_SLOTS : 0;
+    w->credit |= g->owed >= GP_RING - 1 || g->graphs ? GP_CREDIT_HEADERS : 0;
+    g->owed = rcclx_plan_owes_credit(plan, op->count, rcclx_type_size(op->type)) ? g->owed + (g->owed < GP_RING) : 0;
     say_where(t, r, op, w);
     if (plan->proto != RCCLX_PROTO_SIMPLE) {
         rcclx_ready_aim(r, &g->frame, nbytes, w);

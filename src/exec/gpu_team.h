@@ -146,7 +146,7 @@ struct rcclx_gpu_team {
     bool             in_host;  /* windows are in host memory: devices do not reach each other, or are not to */
     bool             lines;    /* LL128 may be used */
     bool             stuck;    /* kernels did not leave in time: their memory is given up */
-    bool             owes;     /* the last operation owes credit */
+    int              owed;     /* so many of the last operations owe credit, up to GP_RING */
     uint32_t         turn;     /* of the last collective handed out */
     rcclx_op        *pairs;    /* sends and receives of a group; grows */
     int              npairs, cap_pairs;

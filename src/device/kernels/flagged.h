@@ -63,7 +63,7 @@ GP_DEV int gp_flagged_begin(gp_ctx *c, const gp_flagged *s)
         if (gp_shared_peek(&c->sh->failed))
             return 0;
     }
-    return !c->w->credit || gp_credit(c, s);
+    return !(c->w->credit & GP_CREDIT_SLOTS) || gp_credit(c, s);
 }
 
 /* --- LL ---------------------------------------------------------------------------- */

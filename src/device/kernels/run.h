@@ -139,23 +139,6 @@ GP_DEV int gp_waits(gp_ctx *c, uint32_t peer)
 
 /* --- headers --------------------------------------------------------------------- */
 
-/* By the last threads, so that the first ones' data are not behind it. */
-GP_DEV void gp_announce(const gp_ctx *c)
-{
-    const uint64_t said[4] = { c->w->sig, c->w->in_token, c->w->out_token, c->w->scalar };
-    const uint32_t flag = GP_FLAG(c->turn);
-
-    if (gp_tid() == c->nthreads - 1)
-        gp_word_poke(&gp_state_of(c)->started, c->turn);
-    GP_NO_UNROLL
-    for (uint32_t i = c->nthreads - 1 - gp_tid(); i < 4u * c->f->nranks; i += c->nthreads) {
-        const uint32_t r = i / 4, unit = i % 4;
-        const uint64_t x = unit < 2 ? (unit ? said[1] : said[0]) : unit == 2 ? said[2] : said[3];
-        if (r != c->f->rank)
-            gp_ll_store(gp_header_of(c->f, r, c->f->rank, c->turn) + 16 * unit, (uint32_t)x, (uint32_t)(x >> 32), flag, flag);
-    }
-}
-
 /* A unit of a peer's header for a turn, or of a later one, which says that it is past it. */
 GP_DEV int gp_header_wait(gp_ctx *c, uint32_t peer, uint32_t turn, uint32_t unit, uint64_t *x)
 {
@@ -171,6 +154,27 @@ GP_DEV int gp_header_wait(gp_ctx *c, uint32_t peer, uint32_t turn, uint32_t unit
     }
     *x = v[0] | (uint64_t)v[2] << 32;
     return 1;
+}
+
+/* By the last threads, so that the first ones' data are not behind it. A rank of which nobody waits to hear
+ * (rooted operations) may be far behind: before its oldest header is overwritten it must have left that turn. */
+GP_DEV void gp_announce(gp_ctx *c)
+{
+    const uint64_t said[4] = { c->w->sig, c->w->in_token, c->w->out_token, c->w->scalar };
+    const uint32_t flag = GP_FLAG(c->turn);
+
+    if (gp_tid() == c->nthreads - 1)
+        gp_word_poke(&gp_state_of(c)->started, c->turn);
+    GP_NO_UNROLL
+    for (uint32_t i = c->nthreads - 1 - gp_tid(); i < 4u * c->f->nranks; i += c->nthreads) {
+        const uint32_t r = i / 4, unit = i % 4;
+        const uint64_t x = unit < 2 ? (unit ? said[1] : said[0]) : unit == 2 ? said[2] : said[3];
+        uint64_t old;
+        if (c->w->credit & GP_CREDIT_HEADERS && r != c->f->rank && !gp_header_wait(c, r, c->turn - (GP_RING - 1), 0, &old))
+            return;
+        if (r != c->f->rank)
+            gp_ll_store(gp_header_of(c->f, r, c->f->rank, c->turn) + 16 * unit, (uint32_t)x, (uint32_t)(x >> 32), flag, flag);
+    }
 }
 
 GP_DEV uint64_t gp_resolve(const gp_ctx *c, uint32_t rank, uint64_t token)

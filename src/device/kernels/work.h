@@ -76,6 +76,9 @@ enum { GP_SIMPLE, GP_LL, GP_LL128 };                             /* as rcclx_pro
 enum { GP_LAG_NONE, GP_LAG_PREVIOUS, GP_LAG_END };                /* of a WAIT: as RCCLX_LAG_* */
 enum { GP_OP_SUM, GP_OP_PROD, GP_OP_MAX, GP_OP_MIN, GP_OP_AVG, GP_OP_PREMUL, GP_OP_COPY }; /* as rcclx_redop */
 enum { GP_ALL = 0xff };
+/* SLOTS: before pushing, the peers written to have begun the turn before. HEADERS: before announcing, all peers
+ * have left the turn whose header will be overwritten. */
+enum { GP_CREDIT_SLOTS = 1, GP_CREDIT_HEADERS = 2 };
 
 /* A step of a flagged plan. What its operands are is worked out by the host, as far as it
  * knows it: an address, the rank it is at, whether it is a slot (of the set for even turns).
@@ -109,7 +112,7 @@ typedef struct {
 typedef struct {
     uint16_t nbytes;           /* of this work with steps and operands: where the next begins */
     uint8_t  kind, type, op, root;
-    uint8_t  credit;           /* LL: wait until the peers written to have begun the turn before */
+    uint8_t  credit;           /* what is waited for, bits: */
     uint8_t  nplans;           /* 1: only plan[0]; 2: plan[0] if all tokens are there, else plan[1] */
     uint64_t sig, in, out;     /* in, out: addresses on this device */
     uint64_t in_token, out_token, scalar;
