@@ -89,7 +89,8 @@ static uint16_t put_refs(const rcclx_plan *p, unsigned char *at)
     gp_ref *to = (gp_ref *)(void *)at;
 
     for (uint32_t i = 0; i < p->nrefs; i++)
-        to[i] = (gp_ref){ p->refs[i].buf, p->refs[i].raw, (uint8_t)p->refs[i].rank, (uint8_t)p->refs[i].block };
+        to[i] = (gp_ref){ p->refs[i].buf, p->refs[i].raw ? (uint8_t)(1 + p->refs[i].rank) : 0, (uint8_t)p->refs[i].rank,
+                          (uint8_t)p->refs[i].block };
     return (uint16_t)padded(p->nrefs * sizeof(gp_ref));
 }
 
@@ -125,6 +126,19 @@ static bool fills(const rcclx_plan *p, int rank, int slot)
                 return true;
     }
     return false;
+}
+
+/* What this rank's plan k finds raw in its own slots is of the peer who fills them. */
+static void find_contributions(rcclx_ready *r, int k, const rcclx_plan *p, int me)
+{
+    const gp_plan *to = &((gp_work *)(void *)r->work)->plan[k];
+    gp_ref *refs = (gp_ref *)(void *)(r->work + to->refs);
+    const uint32_t nrefs = r->plan[k].shape.nrefs;
+
+    for (uint32_t i = 0; i < nrefs; i++)
+        if (refs[i].raw && refs[i].buf == GP_SCRATCH && r->plan[k].shape.proto == RCCLX_PROTO_SIMPLE && refs[i].rank == me &&
+            fills(p, me, refs[i].block))
+            refs[i].raw = (uint8_t)(1 + p->shape.rank);
 }
 
 /* What a peer's plan does with this rank's buffers, and which slots of this rank it fills: a kernel
@@ -187,6 +201,8 @@ static rcclx_status look_at_peers(rcclx_ready *r, const rcclx_shape *s, const rc
         st = build(&p, &theirs);
         if (st == RCCLX_OK)
             look_at(r, &p.plan[0], s->rank);
+        for (int k = 0; st == RCCLX_OK && k < p.n; k++)
+            find_contributions(r, k, &p.plan[k], s->rank);
         fini(&p);
     }
     return st;

@@ -96,7 +96,7 @@ static void compare(const rcclx_ready *r, int k, const rcclx_plan *p)
         same = same_step(&steps[i], &p->steps[i]);
     for (uint32_t i = 0; same && i < p->nrefs; i++) {
         const bool slot = p->pushes && refs[i].buf == GP_SCRATCH && p->refs[i].rank == p->shape.rank;
-        same = refs[i].buf == p->refs[i].buf && refs[i].raw == p->refs[i].raw && refs[i].block == p->refs[i].block &&
+        same = refs[i].buf == p->refs[i].buf && !refs[i].raw == !p->refs[i].raw && refs[i].block == p->refs[i].block &&
                (slot ? refs[i].rank == pusher(p, refs[i].block) : refs[i].rank == p->refs[i].rank);
     }
     CHECK(same, "%s of %d ranks, rank %d, root %d, %s: not the plan", rcclx_kind_name(p->shape.kind), p->shape.nranks, p->shape.rank,

@@ -106,10 +106,10 @@ GP_DEV int gp_rare_code(const gp_ctx *c)
     return c->w->type * 8 + (c->w->op == GP_OP_SUM ? GP_OP_AVG : c->w->op);
 }
 
-/* Rank `rank` multiplies what is raw of it by its scalar. */
-GP_DEV uint64_t gp_rare_scalar(const gp_ctx *c, uint32_t rank, int raw)
+/* What is raw is multiplied by the scalar of the rank whose it is. */
+GP_DEV uint64_t gp_rare_scalar(const gp_ctx *c, uint32_t raw)
 {
-    return c->w->op == GP_OP_PREMUL && raw ? c->sh->scalar[rank] : 0;
+    return c->w->op == GP_OP_PREMUL && raw ? c->sh->scalar[raw - 1] : 0;
 }
 
 /* A block of a step in the simple protocol. op COPY: only copies, whatever the work says. */
@@ -129,7 +129,7 @@ GP_DEV void gp_rare_simple(gp_ctx *c, const gp_step *s, const gp_span *span, con
         for (uint32_t k = 0; k < s->nsrc; k++) {
             v = gp_load16_part(gp_src(c, k) + it.l.data, it.l.left);
             if (sums)
-                gp_rare_combine(&acc, k == 0, type, op, gp_rare_code(c), v, gp_rare_scalar(c, refs[k].rank, refs[k].raw),
+                gp_rare_combine(&acc, k == 0, type, op, gp_rare_code(c), v, gp_rare_scalar(c, refs[k].raw),
                                 refs[k].raw);
         }
         if (sums)
@@ -156,7 +156,7 @@ GP_DEV int gp_rare_flagged(gp_ctx *c, const gp_flagged *s, const int proto)
             const uint64_t src = gp_operand(c, s, k);
             if (!gp_item_wait(c, s, proto, src, &it, &v))
                 return 0;
-            gp_rare_combine(&acc, k == 0, GP_ANY, GP_OP_COPY, gp_rare_code(c), v, gp_rare_scalar(c, GP_SPOT_RANK(src), 1), 1);
+            gp_rare_combine(&acc, k == 0, GP_ANY, GP_OP_COPY, gp_rare_code(c), v, gp_rare_scalar(c, 1 + GP_SPOT_RANK(src)), 1);
         }
         v = gp_rare_result(&acc, GP_ANY, GP_OP_COPY, gp_rare_code(c), divisor);
         if (proto == GP_LL128)

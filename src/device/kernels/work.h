@@ -62,7 +62,7 @@ typedef struct {
 
 /* One operand: a block of a buffer of a rank. In SCRATCH a slot; as a source of a flagged step one of
  * this rank's own, and `rank` is who fills it. */
-typedef struct { uint8_t buf, raw, rank, block; } gp_ref;
+typedef struct { uint8_t buf, raw, rank, block; } gp_ref; /* raw: 0, or 1 + whose contribution it is */
 enum { GP_IN, GP_OUT, GP_SCRATCH };                              /* as rcclx_buf */
 
 typedef struct {
