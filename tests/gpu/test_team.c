@@ -154,8 +154,10 @@ TEST(lowered_plans_say_what_the_plans_say)
             lower_one(direct, staged, &s);
             lower_one(staged, NULL, &s);
             lower_one(rcclx_algo_find("ll"), NULL, &s);
-            if (kind == RCCLX_ALL_REDUCE)
-                lower_one(rcclx_algo_find("ll128_two"), NULL, &s);
+            if (kind != RCCLX_ALL_REDUCE)
+                continue;
+            lower_one(rcclx_algo_find("ll128_two"), NULL, &s);
+            lower_one(rcclx_algo_find("relay"), rcclx_algo_find("relay_staged"), &s);
         }
 }
 
@@ -206,15 +208,15 @@ TEST(blocks_of_kernels_are_blocks_of_plans)
 static void start_picker(rcclx_gpu_picker *p, int nranks, int rank, const char *forced)
 {
     *p = (rcclx_gpu_picker){
-        .nranks = nranks, .rank = rank, .threads = 512, .lanes_most = 64, .lanes_least = 1, .protos = 7, .line = 128, .reach = true,
-        .forced = forced, .at = gp_layout_make(nranks),
+        .nranks = nranks, .rank = rank, .threads = 512, .lanes_most = 64, .lanes_least = 1, .protos = 7, .safe = 7, .line = 128,
+        .reach = true, .forced = forced, .at = gp_layout_make(nranks),
     };
     rcclx_gpu_picker_start(p);
 }
 
 TEST(all_ranks_choose_alike_and_what_fits)
 {
-    static const char *const lists[] = { "", "direct", "staged", "ring", "^direct", "all_reduce:tree" };
+    static const char *const lists[] = { "", "direct", "staged", "ring", "^direct", "all_reduce:tree", "relay" };
     enum { ROUNDS = 60 };
 
     for (size_t l = 0; l < sizeof(lists) / sizeof(lists[0]); l++)
@@ -257,8 +259,8 @@ static const char *choice(int n, const char *forced, unsigned protos, rcclx_kind
     int nlanes;
 
     start_picker(&p, n, 0, forced);
-    p = (rcclx_gpu_picker){ .nranks = n, .threads = 512, .lanes_most = 64, .lanes_least = 1, .protos = protos, .line = 128,
-                            .forced = forced, .at = p.at };
+    p = (rcclx_gpu_picker){ .nranks = n, .threads = 512, .lanes_most = 64, .lanes_least = 1, .protos = protos, .safe = 7,
+                            .line = 128, .forced = forced, .at = p.at };
     rcclx_gpu_picker_start(&p);
     const char *name = rcclx_gpu_pick(&p, kind, 0, nbytes, false, &r, &nlanes) == RCCLX_OK ? r->plan[0].algo->name : "none";
     rcclx_gpu_picker_fini(&p);
@@ -268,16 +270,58 @@ static const char *choice(int n, const char *forced, unsigned protos, rcclx_kind
 TEST(small_goes_by_flags_and_large_in_place)
 {
     const struct { int n; const char *forced; unsigned protos; size_t nbytes; const char *want; } rows[] = {
-        { 2, "", 7, 8, "ll" },           { 2, "", 7, 65536, "ll" },          { 2, "", 7, 65537, "ll128" },
+        { 2, "", 7, 8, "ll" },           { 2, "", 7, 32768, "ll" },          { 2, "", 7, 32769, "ll128" },
         { 2, "", 7, 1 << 20, "ll128" },  { 2, "", 7, (1 << 20) + 1, "direct" }, { 2, "", 1, 8, "direct" },
         { 2, "", 5, 8, "ll128" },        { 8, "", 7, 100000, "ll128_two" },  { 8, "", 7, 1 << 20, "direct" },
         { 2, "staged", 7, 8, "staged" }, { 8, "ring", 7, 8, "ring" },        { 2, "ll", 7, 1 << 20, "ll" },
-        { 2, "ll", 7, 1 << 26, "direct" }, { 2, "^direct", 7, 1 << 26, "staged" },
+        { 2, "ll", 7, 1 << 26, "relay" },  { 8, "", 7, 8 << 20, "direct" },  { 8, "", 7, (8 << 20) + 1, "relay" },
+        { 2, "relay", 7, 8, "relay" },   { 2, "direct", 7, 1 << 26, "direct" }, { 16, "^relay", 7, 1 << 26, "direct" },
+        { 2, "^relay,direct", 7, 1 << 26, "relay_staged" }, { 2, "staged", 7, 1 << 26, "staged" },
+        { 1, "", 1, 1 << 26, "direct" },
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *got = choice(rows[i].n, rows[i].forced, rows[i].protos, RCCLX_ALL_REDUCE, rows[i].nbytes);
         CHECK(!strcmp(got, rows[i].want), "%zu bytes, %d ranks, '%s', protocols %u: %s, not %s", rows[i].nbytes, rows[i].n,
               rows[i].forced, rows[i].protos, got, rows[i].want);
+    }
+}
+
+TEST(who_has_the_data_writes_them)
+{
+    const struct { rcclx_kind kind; int n; const char *want; } rows[] = {
+        { RCCLX_ALL_GATHER, 2, "direct_push" }, { RCCLX_ALL_TO_ALL, 8, "direct_push" }, { RCCLX_GATHER, 3, "direct_push" },
+        { RCCLX_SCATTER, 16, "direct_push" },   { RCCLX_BROADCAST, 2, "direct_push" },  { RCCLX_BROADCAST, 3, "direct" },
+        { RCCLX_REDUCE_SCATTER, 2, "direct" },  { RCCLX_REDUCE_TO, 8, "direct" },       { RCCLX_ALL_GATHER, 1, "direct" },
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *got = choice(rows[i].n, "", 1, rows[i].kind, 1 << 26);
+        CHECK(!strcmp(got, rows[i].want), "%s, %d ranks: %s, not %s", rcclx_kind_name(rows[i].kind), rows[i].n, got, rows[i].want);
+    }
+}
+
+/* As many pieces as lanes, or that many times as many: none has a turn more than another. */
+TEST(pieces_are_dealt_evenly)
+{
+    const gp_layout at = gp_layout_make(16);
+    const rcclx_algo *relay = rcclx_algo_find("relay"), *behind = rcclx_algo_find("relay_staged");
+
+    for (int round = 0; round < 300; round++) {
+        const rcclx_shape s = { RCCLX_ALL_REDUCE, 2 + (int)dice(15), 0, 0 };
+        const int nlanes = 1 + (int)dice(GP_LANES);
+        const size_t nbytes = 1 + dice(1ull << (20 + dice(10)));
+        rcclx_ready *r;
+        REQUIRE(rcclx_ready_make(&r, &s, relay, behind) == RCCLX_OK, "%s", rcclx_last_error());
+        for (int k = 0; k < 2; k++) {
+            gp_plan p = ((const gp_work *)(const void *)r->work)->plan[k];
+            REQUIRE(rcclx_ready_number(r, k, &at, nbytes, nlanes, &p), "too many pieces");
+            const size_t most = at.stage_bytes / p.nslots & ~(size_t)127, each = p.block_bytes / (size_t)nlanes + 1;
+            const size_t turns = (p.npieces + (size_t)nlanes - 1) / (size_t)nlanes;
+            CHECK(p.slot_bytes <= most, "%u of %zu bytes", p.slot_bytes, most);
+            CHECK((uint64_t)p.slot_bytes * turns <= each + 128 * turns + 4096, "%zu bytes, %d ranks, %d lanes: %zu turns of %u "
+                  "bytes", nbytes, s.nranks, nlanes, turns, p.slot_bytes);
+        }
+        rcclx_mem_free(r);
     }
 }

@@ -106,7 +106,8 @@ static void run_all(const emu_ranks *e, const size_t *counts, int ncounts)
 TEST(every_collective_in_every_way)
 {
     static const char *const ways[] = { "NCCL_PROTO=", "NCCL_PROTO=LL", "NCCL_PROTO=LL128", "NCCL_PROTO=Simple", "RCCLX_ALGO=staged",
-                                        "RCCLX_ALGO=direct_push", "RCCLX_ALGO=ring", "NCCL_MAX_CTAS=1", "NCCL_P2P_DISABLE=1" };
+                                        "RCCLX_ALGO=direct_push", "RCCLX_ALGO=relay", "RCCLX_ALGO=relay_staged", "RCCLX_ALGO=ring",
+                                        "NCCL_MAX_CTAS=1", "NCCL_P2P_DISABLE=1" };
     static const int sizes[] = { 1, 2, 3, 5, 8 };
     static const size_t counts[] = { 0, 1, 7, 1000, 9001 };
 

@@ -90,8 +90,8 @@ static bool right(const rcclx_algo *a, int n, int rank, size_t count)
         int want = 0;
         for (int r = 0; r < n; r++)
             want += in[r][i];
-        if (!CHECK(out[rank][i] == want, "%s, %zu elements, rank %d of %d returns with %d for element %zu, not %d", a->name, count,
-                   rank, n, out[rank][i], i, want))
+        if (!CHECK(out[rank][i] == want, "%s, %zu elements, rank %d of %d returns with %d for element %zu, not %d", a->name,
+                   count, rank, n, out[rank][i], i, want))
             return false;
     }
     return true;
