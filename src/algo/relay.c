@@ -88,7 +88,7 @@ static void build(rcclx_plan *p, const rcclx_shape *s)
         open_sum(&w, half);
         for (int i = 1; i < w.n; i++)
             rcclx_dst(p, RCCLX_OUT, (w.me + i) % w.n, block_of(w.me, half));
-        rcclx_signal(p, summed(half));
+        rcclx_signal_credit(p, summed(half));
     }
     rcclx_wait(p, RCCLX_ALL, summed(HALVES - 1), RCCLX_LAG_END);
 }

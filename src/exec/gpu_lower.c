@@ -94,6 +94,21 @@ static uint16_t put_refs(const rcclx_plan *p, unsigned char *at)
     return (uint16_t)padded(p->nrefs * sizeof(gp_ref));
 }
 
+/* Copies from IN to OUT, one behind the other: no two touch the same bytes, so that their order does not matter. */
+static void find_free(const rcclx_plan *p, gp_plan *to)
+{
+    uint32_t i = 0, end;
+
+    while (i < p->nsteps && p->steps[i].op != RCCLX_STEP_COPY)
+        i++;
+    for (end = i; end < p->nsteps && p->steps[end].op == RCCLX_STEP_COPY && !p->pieced; end++)
+        for (uint32_t k = p->steps[end].first; k < p->steps[end].first + p->steps[end].nsrc + p->steps[end].ndst; k++)
+            if (p->refs[k].buf == RCCLX_SCRATCH)
+                return;
+    to->free = (uint8_t)i;
+    to->nfree = (uint8_t)(end - i);
+}
+
 static void put(rcclx_ready *r, int k, const rcclx_algo *a, const rcclx_plan *p, uint16_t *end)
 {
     gp_plan *to = &((gp_work *)(void *)r->work)->plan[k];
@@ -105,6 +120,7 @@ static void put(rcclx_ready *r, int k, const rcclx_algo *a, const rcclx_plan *p,
     to->pieced = p->pieced;
     to->cut = p->cut;
     to->proto = p->proto;
+    find_free(p, to);
     for (uint32_t i = 0; i < p->nsteps; i++)
         r->rare |= p->steps[i].op == RCCLX_STEP_REDUCE && p->steps[i].proto != RCCLX_PROTO_SIMPLE &&
                    (p->steps[i].nsrc < 2 || p->steps[i].nsrc > FLAGGED_MOST);

@@ -118,6 +118,13 @@ void rcclx_signal(rcclx_plan *p, int phase)
     emit(p, (rcclx_step){ .op = RCCLX_STEP_SIGNAL, .phase = (uint16_t)phase });
 }
 
+void rcclx_signal_credit(rcclx_plan *p, int phase)
+{
+    rcclx_signal(p, phase);
+    if (p->nsteps)
+        p->steps[p->nsteps - 1].lag = RCCLX_LAG_PREVIOUS;
+}
+
 void rcclx_wait(rcclx_plan *p, int peer, int phase, int lag)
 {
     emit(p, (rcclx_step){ .op = RCCLX_STEP_WAIT, .peer = (uint16_t)peer, .phase = (uint16_t)phase, .lag = (uint8_t)lag });

@@ -38,6 +38,15 @@ static check_result await(const check_actor *a, int rank, uint64_t mark, int pha
     return CHECK_MOVED;
 }
 
+/* Is a phase signalled for the sake of slots alone? Ranks' plans signal it in the same way. */
+static bool is_credit(const rcclx_plan *p, int phase)
+{
+    for (uint32_t i = 0; i < p->nsteps; i++)
+        if (p->steps[i].op == RCCLX_STEP_SIGNAL && p->steps[i].phase == phase && p->steps[i].lag)
+            return true;
+    return false;
+}
+
 static check_result wait_step(const check_actor *a, const rcclx_step *st)
 {
     const int piece = a->lane->piece - (st->lag == RCCLX_LAG_PREVIOUS ? CHECK_LANES : 0);
@@ -45,6 +54,8 @@ static check_result wait_step(const check_actor *a, const rcclx_step *st)
 
     if (st->peer != RCCLX_ALL && (st->peer >= a->w->n || st->peer == a->rank))
         return moved(rcclx_check_fail(a, "waits for rank %d", st->peer));
+    if (st->lag == RCCLX_LAG_NONE && is_credit(a->plan, st->phase))
+        return moved(rcclx_check_fail(a, "takes a credit, phase %d, for word of what was written", st->phase));
     if (st->lag > RCCLX_LAG_END)
         return moved(rcclx_check_fail(a, "waits for a piece, lag %d, that there is no word for", st->lag));
     if (piece < 0 || (st->lag == RCCLX_LAG_END && piece + CHECK_LANES < a->op->npieces))

@@ -140,6 +140,9 @@ void rcclx_src(rcclx_plan *p, rcclx_buf buf, int rank, int block, bool raw);
 void rcclx_dst(rcclx_plan *p, rcclx_buf buf, int rank, int block);
 void rcclx_pushes(rcclx_plan *p, rcclx_proto proto, int nslots, bool credit); /* before the steps, alike on all ranks */
 void rcclx_signal(rcclx_plan *p, int phase);
+/* A signal that, but for the lane's last piece, only says that slots were read and may be filled again. Nobody may take it
+ * for word of what was written, so it does not wait for that; it is waited for with LAG_PREVIOUS and LAG_END alone. */
+void rcclx_signal_credit(rcclx_plan *p, int phase);
 void rcclx_wait(rcclx_plan *p, int peer, int phase, int lag); /* peer may be RCCLX_ALL; RCCLX_LAG_* */
 
 /* Must the operation after this one, of `count` elements of `size` bytes, wait for its headers

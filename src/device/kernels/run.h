@@ -225,14 +225,20 @@ GP_DEV int gp_meet(gp_ctx *c)
 
 /* --- steps that only synchronise --------------------------------------------------- */
 
+/* A credit says that slots were read: whoever stores what was read has read it, and need not wait for the stores. */
 GP_DEV void gp_signal(const gp_ctx *c, const gp_step *s, uint32_t piece)
 {
     const uint32_t r = gp_tid();
+    const int credit = s->lag && piece + c->nlanes < c->p->npieces;
+    uint64_t *at = (uint64_t *)(void *)(gp_window(c, r < c->f->nranks ? r : 0) + c->f->at.counters + c->lane * 128) + c->f->rank;
 
     gp_sync_publish();
-    if (r < c->f->nranks && r != c->f->rank)
-        gp_flag_release((uint64_t *)(gp_window(c, r) + c->f->at.counters + c->lane * 128) + c->f->rank,
-                        GP_MARK(c->turn, piece, s->phase));
+    if (r >= c->f->nranks || r == c->f->rank)
+        return;
+    if (credit)
+        gp_flag_relaxed(at, GP_MARK(c->turn, piece, s->phase));
+    else
+        gp_flag_release(at, GP_MARK(c->turn, piece, s->phase));
 }
 
 GP_DEV int gp_wait(gp_ctx *c, const gp_step *s, uint32_t piece)
@@ -348,6 +354,14 @@ GP_DEV int gp_simple_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int
     return 1;
 }
 
+/* The lane's i-th step. */
+GP_DEV uint32_t gp_step_index(const gp_ctx *c, uint32_t i)
+{
+    const uint32_t k = i - c->p->free;
+
+    return k < c->p->nfree ? c->p->free + (k + c->lane) % c->p->nfree : i;
+}
+
 GP_DEV int gp_simple_steps(gp_ctx *c, const int type, const int op)
 {
     const uint32_t first = c->p->pieced ? c->lane : 0, npieces = c->p->pieced ? c->p->npieces : 1;
@@ -356,7 +370,7 @@ GP_DEV int gp_simple_steps(gp_ctx *c, const int type, const int op)
     for (uint32_t piece = first; piece < npieces; piece += c->nlanes)
         GP_NO_UNROLL
         for (uint32_t i = 0; i < c->p->nsteps; i++)
-            if (!gp_simple_step(c, &c->steps[i], piece, type, op))
+            if (!gp_simple_step(c, &c->steps[gp_step_index(c, i)], piece, type, op))
                 return 0;
     return 1;
 }
@@ -432,8 +446,8 @@ GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, 
     gp_state *st = (gp_state *)(uintptr_t)f->state;
     uint32_t at = 0;
 
-    gp_fetch(f, f->nbytes);
     const uint64_t progress = gp_flag_peek(&st->progress);
+    gp_fetch(f, f->nbytes);
     if (proto != GP_SIMPLE)
         gp_fetch_data(&ctx, blob);
     ctx.turn = GP_TURN(progress);

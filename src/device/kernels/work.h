@@ -106,7 +106,9 @@ typedef struct {
      * EVEN: begin(b) = b * block_bytes; SPLIT: 64 * (b * units + min(b, rest)), at most total_bytes */
     uint64_t block_bytes, total_bytes, units;
     uint32_t rest;
-    uint8_t  proto, pad[3];    /* of its data steps */
+    uint8_t  proto;            /* of its data steps */
+    uint8_t  free, nfree;      /* steps free .. free + nfree - 1 may go in any order: lanes begin with different ones */
+    uint8_t  pad;
 } gp_plan;
 
 typedef struct {
