@@ -64,6 +64,7 @@ static void fill(void)
     rcclx_random(&state.key, sizeof(state.key));
     state.arena = state.mappings = state.segments = state.handles = state.streams = state.gpus = NULL;
     state.gpu_memory = state.emulated = NULL;
+    state.twin = 0;
 }
 
 static void first(void)

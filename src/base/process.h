@@ -18,6 +18,7 @@ typedef struct {
     void           *segments;  /* transport/segment.c: those mapped here */
     void           *lives;     /* transport/life.c: the peer processes watched */
     void           *handles;   /* comm/handle.c */
+    int             twin;      /* comm/twin.c: another copy of the library in this process was told of */
     void           *streams;   /* exec/stream.c */
     void           *gpus;      /* device/gpu.c: the drivers that were loaded */
     void           *emulated;  /* device/gpu_emu.c: the emulated GPUs */

@@ -290,7 +290,8 @@ rcclx_status rcclx_meet(const rcclx_unique_id *id, int nranks, const rcclx_arriv
     if (f.magic != RCCLX_ID_MAGIC)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: the unique id was not made by ncclGetUniqueId of this library", me->rank);
     RCCLX_TRY(find_root(&f, me->rank, timeout, aborted, &fd));
-    rcclx_hello h = { .magic = RCCLX_HELLO_MAGIC, .token = { f.token[0], f.token[1] }, .version = 1, .nranks = nranks, .me = *me };
+    rcclx_hello h = { .magic = RCCLX_HELLO_MAGIC, .token = { f.token[0], f.token[1] },
+                      .version = RCCLX_SEGMENT_VERSION, .nranks = nranks, .me = *me };
     struct sockaddr_storage where;
     socklen_t size = sizeof(where);
     const bool local = getsockname(fd, (struct sockaddr *)&where, &size) == 0 && where.ss_family == AF_UNIX;

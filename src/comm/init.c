@@ -19,6 +19,7 @@
 #include "base/process.h"
 #include "comm/bootstrap.h"
 #include "comm/handle.h"
+#include "comm/twin.h"
 #include "device/reduce.h"
 
 #include <sched.h>
@@ -388,6 +389,7 @@ static rcclx_status run(void *arg)
     rcclx_comm *c = j->comm;
 
     rcclx_log_device(c->device);
+    rcclx_twin_look();
     tell(c, 0, "START");
     const rcclx_status s = meet_and_attach(j);
     if (s == RCCLX_OK) {

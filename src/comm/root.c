@@ -91,7 +91,10 @@ static bool admit(root *r, int g)
     if (r->off)
         return false;
     *text = 0;
-    if (h->nranks < 1 || h->nranks > RCCLX_MAX_RANKS || rank < 0 || rank >= h->nranks)
+    if (h->version != RCCLX_SEGMENT_VERSION)
+        snprintf(text, n, "rank %d (pid %d) runs another version of this library (%d, not %d); load the same on all ranks (see "
+                 "LD_PRELOAD, LD_LIBRARY_PATH, ldd)", rank, h->me.pid, h->version, (int)RCCLX_SEGMENT_VERSION);
+    else if (h->nranks < 1 || h->nranks > RCCLX_MAX_RANKS || rank < 0 || rank >= h->nranks)
         snprintf(text, n, "rank %d of %d is impossible", rank, h->nranks);
     else if (r->nranks && h->nranks != r->nranks)
         snprintf(text, n, "rank %d (pid %d) expects %d ranks, but others expect %d; pass the same nranks everywhere", rank,

@@ -21,7 +21,6 @@
 #endif
 
 #define MAGIC   0x52434c5853454731u
-#define VERSION 3
 
 /* A segment mapped here: once, however many of its ranks live in this process, so
  * that all of them see it at the same address. Known by its file. */
@@ -63,7 +62,7 @@ rcclx_status rcclx_segment_create(int nranks, const uint64_t token[2], int *fd)
         return s;
     }
     h->magic = MAGIC;
-    h->version = VERSION;
+    h->version = RCCLX_SEGMENT_VERSION;
     h->nranks = (uint32_t)nranks;
     h->area_bytes = area_size(nranks);
     memcpy(h->token, token, sizeof(h->token));
@@ -82,7 +81,7 @@ static rcclx_status map_new(rcclx_segment *s, int fd, const uint64_t token[2])
                                       .area_bytes = h->area_bytes, .token = { h->token[0], h->token[1] } };
     munmap(h, sizeof(*h));
     const int n = (int)seen.nranks;
-    if (seen.magic != MAGIC || seen.version != VERSION || n < 1 || n > RCCLX_MAX_RANKS || seen.area_bytes != area_size(n) ||
+    if (seen.magic != MAGIC || seen.version != RCCLX_SEGMENT_VERSION || n < 1 || n > RCCLX_MAX_RANKS || seen.area_bytes != area_size(n) ||
         seen.token[0] != token[0] || seen.token[1] != token[1])
         return RCCLX_FAIL(RCCLX_SYSTEM, "the shared memory handed over is not this communicator's; are all ranks of the "
                           "same version of the library?");

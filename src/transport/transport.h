@@ -69,6 +69,7 @@ enum {
     RCCLX_ERROR_TEXT = 1024,
     RCCLX_NCALLS     = 64,        /* calls of a rank on a GPU that stay on record */
     RCCLX_GPU_RANKS  = 16,        /* with a GPU each, that share memory */
+    RCCLX_SEGMENT_VERSION = 3,    /* of all that ranks share */
     RCCLX_GPU_SHARED = 1024,      /* allocations of a rank that peers have mapped */
 };
 

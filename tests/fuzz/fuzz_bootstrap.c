@@ -204,7 +204,8 @@ static void put(int i, const void *bytes, size_t n)
 
 static void put_hello(int i, uint8_t guest_index, int rank, int nranks)
 {
-    const rcclx_hello h = { .magic = RCCLX_HELLO_MAGIC, .token = { token[0], token[1] }, .version = 1, .nranks = nranks,
+    const rcclx_hello h = { .magic = RCCLX_HELLO_MAGIC, .token = { token[0], token[1] }, .version = RCCLX_SEGMENT_VERSION,
+                            .nranks = nranks,
                             .me = { .rank = rank, .pid = 100 + rank, .host = 1, .key = (uint64_t)rank + 1, .arena_fd = -1 } };
 
     for (size_t at = 0; at < sizeof(h);) {
