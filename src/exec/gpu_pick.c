@@ -181,6 +181,8 @@ static int lanes_for(const rcclx_gpu_picker *p, const rcclx_ready *r, size_t nby
 
     if (plan->cut == RCCLX_CUT_EVEN && plan->proto == SIMPLE && p->nranks > 2)
         share *= (size_t)p->nranks - 1;
+    else if (plan->nblocks > p->nranks)
+        share *= plan->nblocks / (size_t)p->nranks; /* a rank's blocks */
     const size_t want = (share + each - 1) / each;
     most = most < p->lanes_most ? most : p->lanes_most;
     const int n = want < (size_t)most ? (int)want : most;
