@@ -123,12 +123,15 @@ TEST(every_collective_in_every_way)
 
 TEST(sixteen_ranks_two_a_device)
 {
+    static const char *const ways[] = { NULL, "RCCLX_ALGO=relay", "RCCLX_ALGO=relay_staged" };
     static const size_t counts[] = { 3, 2000 };
 
-    emu_settings(NULL);
-    emu_ranks *e = emu_open(16, 2000 * sizeof(float) * 16);
-    run_all(e, counts, 2);
-    emu_close(e);
+    for (int way = 0; way < 3; way++) {
+        emu_settings(ways[way], NULL);
+        emu_ranks *e = emu_open(16, 2000 * sizeof(float) * 16);
+        run_all(e, counts, 2);
+        emu_close(e);
+    }
 }
 
 TEST(turns_wrap)
