@@ -300,7 +300,8 @@ rcclx_status rcclx_meet(const rcclx_unique_id *id, int nranks, const rcclx_arriv
         s = RCCLX_FAIL_ERRNO("rank %d: telling the root of the bootstrap", me->rank);
     /* the root's own deadline comes first, so that its text says who is missing */
     if (s == RCCLX_OK)
-        s = hear_root(fd, me->rank, nranks, rcclx_clock_ns() + (uint64_t)(timeout * 1e9) + 2000000000u, aborted, &w, handles, &nhandles);
+        s = hear_root(fd, me->rank, nranks, rcclx_clock_ns() + (uint64_t)(timeout * 1e9) + 2000000000u, aborted, &w, handles,
+                      &nhandles);
     else
         nhandles = 0;
     if (s == RCCLX_OK) {

@@ -80,8 +80,8 @@ void rcclx_twin_look(void)
     for (int i = 0; i < all.n; i++) {
         if (!is_twin(all.path[i], &mine, file, sizeof(file)) || __atomic_exchange_n(told, 1, __ATOMIC_RELAXED))
             continue;
-        RCCLX_ALERT("two copies of this library are in use in this process, %s and %s: neither knows of the other's communicators on a "
-                    "GPU, nor of memory that the other has registered or allocated; load one of them (see LD_PRELOAD, "
+        RCCLX_ALERT("two copies of this library are in use in this process, %s and %s: neither knows of the other's "
+                    "communicators on a GPU, nor of memory that the other has registered or allocated; load one of them (see LD_PRELOAD, "
                     "LD_LIBRARY_PATH, ldd)", file, mine.dli_fname);
         return;
     }

@@ -53,8 +53,8 @@ static rcclx_status look_up(const test *x, int r)
         return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d (pid %d) has ended while the links between devices were "
                           "tried", t->rank, t->nranks, r, t->peer[r].pid);
     if (x->timeout > 0 && (double)(rcclx_clock_ns() - x->began) * 1e-9 > x->timeout)
-        return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has not tried its links after %.0f s; is it stopped?",
-                          t->rank, t->nranks, r, t->peer[r].pid, x->timeout);
+        return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) has not tried its links after %.0f s; is it "
+                          "stopped?", t->rank, t->nranks, r, t->peer[r].pid, x->timeout);
     return RCCLX_OK;
 }
 
@@ -110,8 +110,9 @@ static rcclx_status await_kernel(const test *x, uint64_t limit_ns)
             rcclx_gpu_team_abort(x->t);
         if (rcclx_clock_ns() - began > limit_ns + LEAVE_NS) {
             g->stuck = true;
-            return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: a kernel that tries the links of %s device %d does not end; is the "
-                              "device busy with another program's kernels?", x->t->rank, x->t->nranks, g->gpu->name, g->device);
+            return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: a kernel that tries the links of %s device %d does not end; "
+                              "is the device busy with another program's kernels?", x->t->rank, x->t->nranks, g->gpu->name,
+                              g->device);
         }
         nanosleep(&nap, NULL);
     }
@@ -129,8 +130,8 @@ static rcclx_status run_kernel(test *x, uint32_t base)
     RCCLX_TRY(g->gpu->launch(x->kernel, 1, a.nthreads, g->stream, &a, sizeof(a)));
     RCCLX_TRY(await_kernel(x, a.limit_ns));
     if (!__atomic_load_n(&v->done, __ATOMIC_ACQUIRE))
-        return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d of %d: init: the kernel that tries the links of %s device %d ended without a word",
-                          x->t->rank, x->t->nranks, g->gpu->name, g->device);
+        return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d of %d: init: the kernel that tries the links of %s device %d ended without a "
+                          "word", x->t->rank, x->t->nranks, g->gpu->name, g->device);
     atomic_store(&me->deaf, v->deaf);
     atomic_store(&me->torn, v->torn);
     return RCCLX_OK;
@@ -144,7 +145,8 @@ static rcclx_status wipe(test *x)
 
     if (!zeros)
         return RCCLX_FAIL(RCCLX_NOMEM, "rank %d of %d: init: no memory to clear the windows", x->t->rank, x->t->nranks);
-    rcclx_status s = g->gpu->copy(rcclx_windows_at(g->windows, x->t->rank) + g->picker.at.ll128, zeros, GP_LITMUS_BYTES, g->stream);
+    char *mine = rcclx_windows_at(g->windows, x->t->rank);
+    const rcclx_status s = g->gpu->copy(mine + g->picker.at.ll128, zeros, GP_LITMUS_BYTES, g->stream);
     const rcclx_status done = g->gpu->stream_sync(g->stream);
     rcclx_mem_free(zeros);
     return s != RCCLX_OK ? s : done;
@@ -186,12 +188,12 @@ static void tell_move(const test *x)
     if (t->rank)
         return;
     if (x->deaf[0] < 0)
-        RCCLX_ALERT("the GPUs do not all reach each other's memory, so all data of this communicator goes through host memory, which is "
-                    "slow: %.500s", rcclx_windows_why(t->gpu->windows));
+        RCCLX_ALERT("the GPUs do not all reach each other's memory, so all data of this communicator goes through host memory, "
+                    "which is slow: %.500s", rcclx_windows_why(t->gpu->windows));
     else
-        RCCLX_ALERT("rank %d does not see what rank %d stores in its memory, though the driver has mapped it, so all data of this "
-                    "communicator goes through host memory, which is slow; is an IOMMU (ACS) between the devices?", x->deaf[0],
-                    x->deaf[1]);
+        RCCLX_ALERT("rank %d does not see what rank %d stores in its memory, though the driver has mapped it, so all data of "
+                    "this communicator goes through host memory, which is slow; is an IOMMU (ACS) between the devices?",
+                    x->deaf[0], x->deaf[1]);
 }
 
 static rcclx_status move_to_host(test *x)
@@ -243,12 +245,12 @@ rcclx_status rcclx_gpu_selftest(rcclx_team *t, double timeout)
             RCCLX_TRY(try_links(&x));
     }
     if (!rcclx_windows_whole(g->windows))
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: the GPUs share neither their own memory nor the host's: %.500s; may "
-                          "more memory be locked (ulimit -l)? Else use RCCLX_DEVICE=host", t->rank, t->nranks,
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: the GPUs share neither their own memory nor the host's: "
+                          "%.500s; may more memory be locked (ulimit -l)? Else use RCCLX_DEVICE=host", t->rank, t->nranks,
                           rcclx_windows_why(g->windows));
     if (x.deaf[0] >= 0)
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: rank %d does not see what rank %d stores in host memory that both "
-                          "have mapped; use RCCLX_DEVICE=host", t->rank, t->nranks, x.deaf[0], x.deaf[1]);
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: rank %d does not see what rank %d stores in host memory that "
+                          "both have mapped; use RCCLX_DEVICE=host", t->rank, t->nranks, x.deaf[0], x.deaf[1]);
     g->in_host = rcclx_windows_in_host(g->windows);
     g->lines = lines_are_whole(&x);
     return RCCLX_OK;

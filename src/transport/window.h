@@ -59,8 +59,8 @@ const char *rcclx_windows_why(const rcclx_windows *w);       /* "" or why not (s
 /* Registration: local; peers import in their serve. The same range again gives the
  * same reg and is counted. Refuses memory that is not this device's (ARGUMENT), that
  * cannot be exported or spans several allocations (UNSUPPORTED), and more than
- * GP_REGS at a time (UNSUPPORTED), and any while windows are in host memory (UNSUPPORTED). The buffer stays allocated until deregister; let
- * go of it before it is freed. */
+ * GP_REGS at a time (UNSUPPORTED), and any while windows are in host memory (UNSUPPORTED).
+ * The buffer stays allocated until deregister; let go of it before it is freed. */
 rcclx_status rcclx_windows_register(rcclx_windows *w, const void *ptr, size_t nbytes, int *reg);
 rcclx_status rcclx_windows_deregister(rcclx_windows *w, int reg);
 

@@ -29,7 +29,9 @@ typedef struct {
 
 static uint32_t *slot(const stage *s, int owner, int writer)
 {
-    return (uint32_t *)(void *)((char *)(uintptr_t)s->a.window[owner] + s->a.at + (size_t)writer * GP_LITMUS_WAVES * GP_LITMUS_SLOT);
+    char *window = (char *)(uintptr_t)s->a.window[owner];
+
+    return (uint32_t *)(void *)(window + s->a.at + (size_t)writer * GP_LITMUS_WAVES * GP_LITMUS_SLOT);
 }
 
 static void stage_open(stage *s, double limit)
@@ -198,8 +200,8 @@ static bool run(member *m, int kind, size_t count)
         const float w = kind == 0 ? sum(m->n, i) : kind == 1 ? value((int)(i / count), i % count)
                       : kind == 2 ? value((int)(i / count), (size_t)m->rank * count + i % count) : kind == 3 ? value(1, i)
                       : kind == 4 ? sum(m->n, (size_t)m->rank * count + i) : value(before, i);
-        if (!CHECK(m->host[i] == w, "kind %d of %zu: rank %d, element %zu is %g, not %g", kind, count, m->rank, i, (double)m->host[i],
-                   (double)w))
+        if (!CHECK(m->host[i] == w, "kind %d of %zu: rank %d, element %zu is %g, not %g", kind, count, m->rank, i,
+                   (double)m->host[i], (double)w))
             return false;
     }
     return true;

@@ -11,7 +11,8 @@
 
 typedef ncclResult_t get_id(ncclUniqueId *id);
 typedef ncclResult_t init_rank(ncclComm_t *c, int n, ncclUniqueId id, int rank);
-typedef ncclResult_t all_reduce(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, cudaStream_t s);
+typedef ncclResult_t all_reduce(const void *in, void *out, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
+                                cudaStream_t s);
 typedef ncclResult_t destroy(ncclComm_t c);
 typedef const char *last_error(ncclComm_t c);
 
@@ -41,8 +42,9 @@ static bool open_copy(copy *c, const char *file)
     c->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!c->library)
         return false;
-    return symbol(c, "ncclGetUniqueId", &c->id) && symbol(c, "ncclCommInitRank", &c->init) && symbol(c, "ncclAllReduce", &c->reduce) &&
-           symbol(c, "ncclCommDestroy", &c->end) && symbol(c, "ncclGetLastError", &c->why);
+    return symbol(c, "ncclGetUniqueId", &c->id) && symbol(c, "ncclCommInitRank", &c->init) &&
+           symbol(c, "ncclAllReduce", &c->reduce) && symbol(c, "ncclCommDestroy", &c->end) &&
+           symbol(c, "ncclGetLastError", &c->why);
 }
 
 static void alone(const copy *c, ncclComm_t *comm)

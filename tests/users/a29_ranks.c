@@ -267,6 +267,7 @@ TEST(a29_ranks_that_disagree_are_told_and_rank_0_decides)
         { "NCCL_SHM_DISABLE=0", "NCCL_SHM_DISABLE=1" },  { "NCCL_NVLS_ENABLE=0", "NCCL_NVLS_ENABLE=1" },
         { "RCCLX_STREAM_BYTES=1M", "RCCLX_STREAM_BYTES=1G" },
         { "RCCLX_LL_BYTES_GPU=64K", "RCCLX_LL_BYTES_GPU=1K" }, { "RCCLX_LL128_BYTES=1M", "RCCLX_LL128_BYTES=4K" },
+        { "RCCLX_LL128=auto", "RCCLX_LL128=0" },
         { "RCCLX_GPU_LANES=8", "RCCLX_GPU_LANES=4" },    { "RCCLX_GPU_THREADS=256", "RCCLX_GPU_THREADS=128" },
         { "NCCL_MAX_CTAS=7", "NCCL_MAX_CTAS=8" },        { "NCCL_NET=Socket", "NCCL_NET=IB" },
     };
