@@ -73,6 +73,29 @@ static void say_where(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op, g
     w->out_token = !r->writes || !out ? GP_TOKEN_NONE : direct ? rcclx_gpu_token(t, op->out, out) : 0;
 }
 
+static int one_more(int owed, bool owes)
+{
+    return owes ? owed + (owed < GP_RING) : 0;
+}
+
+/* What an operation has to wait for because of those before it; and its own debt. What comes before a graph's first
+ * operation is not known. */
+static uint8_t credit(rcclx_gpu_team *g, const rcclx_plan *plan, bool owes)
+{
+    rcclx_gpu_debt *d = &g->debt;
+    int owed = d->eager > d->graphs ? d->eager : d->graphs;
+
+    if (g->capture) {
+        owed = g->capture == d->chain ? d->captured : GP_RING;
+        d->chain = g->capture;
+        d->captured = one_more(owed, owes);
+        d->graphs = d->captured ? GP_RING : d->graphs;
+    } else {
+        d->eager = one_more(owed, owes);
+    }
+    return (uint8_t)((plan->pushes && owed ? GP_CREDIT_SLOTS : 0) | (owed >= GP_RING - 1 ? GP_CREDIT_HEADERS : 0));
+}
+
 static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op, int nlanes, gp_work *w)
 {
     rcclx_gpu_team *g = t->gpu;
@@ -85,9 +108,7 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
     w->sig = rcclx_gpu_hash(op);
     w->scalar = op->scalar;
     w->bias = (uint64_t)(uintptr_t)op->bias;
-    w->credit = plan->pushes && (g->owed || g->graphs) ? GP_CREDIT_SLOTS : 0;
-    w->credit |= g->owed >= GP_RING - 1 || g->graphs ? GP_CREDIT_HEADERS : 0;
-    g->owed = rcclx_plan_owes_credit(plan, op->count, rcclx_type_size(op->type)) ? g->owed + (g->owed < GP_RING) : 0;
+    w->credit = credit(g, plan, rcclx_plan_owes_credit(plan, op->count, rcclx_type_size(op->type)));
     say_where(t, r, op, w);
     if (plan->proto != RCCLX_PROTO_SIMPLE) {
         rcclx_ready_aim(r, &g->frame, nbytes, w);
@@ -122,7 +143,6 @@ static rcclx_status flush(rcclx_team *t, batch *b)
     b->args.frame = g->frame;
     b->args.frame.nworks = (uint8_t)b->nworks;
     b->args.frame.nlanes = (uint16_t)b->nlanes;
-    b->args.frame.nbytes = (uint32_t)(sizeof(gp_frame) + b->used);
     b->args.frame.part = (uint32_t)(GP_WHOLE / (unsigned)b->nlanes);
     b->args.frame.part0 = (uint32_t)(GP_WHOLE - b->args.frame.part * ((unsigned)b->nlanes - 1));
     const rcclx_status s = g->gpu->launch(g->kernel[b->kernel][b->proto], (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,

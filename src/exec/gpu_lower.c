@@ -101,7 +101,7 @@ static void find_free(const rcclx_plan *p, gp_plan *to)
 
     while (i < p->nsteps && p->steps[i].op != RCCLX_STEP_COPY)
         i++;
-    for (end = i; end < p->nsteps && p->steps[end].op == RCCLX_STEP_COPY && !p->pieced; end++)
+    for (end = i; end < p->nsteps && p->steps[end].op == RCCLX_STEP_COPY && p->steps[end].nblk == 1 && !p->pieced; end++)
         for (uint32_t k = p->steps[end].first; k < p->steps[end].first + p->steps[end].nsrc + p->steps[end].ndst; k++)
             if (p->refs[k].buf == RCCLX_SCRATCH)
                 return;

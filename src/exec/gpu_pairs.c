@@ -173,7 +173,6 @@ static rcclx_status flush(batch *b)
         h->send_blocks = !b->parts[1] ? 0 : !share ? 1 : share == most && b->parts[0] ? most - 1 : share;
         h->recv_blocks = most - h->send_blocks < b->parts[0] ? most - h->send_blocks : b->parts[0];
     }
-    h->frame.nbytes = (uint32_t)(sizeof(*h) + h->nmsgs * sizeof(gp_pair));
     RCCLX_TRY(g->gpu->launch(g->pair_kernel[many], h->send_blocks + h->recv_blocks, g->frame.nthreads, b->stream, &b->args,
                              many ? sizeof(gp_pair_many) : sizeof(gp_pair_few)));
     begin(b);

@@ -121,6 +121,13 @@ typedef struct {
     int       reg;             /* -1: it cannot be shared */
 } rcclx_gpu_joined;
 
+/* How many of the last operations owe credit, up to GP_RING; among the eager ones, and in the capture `chain`. A graph may
+ * run before any eager operation, so that the worst a capture has left behind is owed there, too. */
+typedef struct {
+    int      eager, captured, graphs;
+    uint64_t chain;
+} rcclx_gpu_debt;
+
 struct rcclx_gpu_team {
     const rcclx_gpu *gpu;
     int              device;
@@ -146,7 +153,7 @@ struct rcclx_gpu_team {
     bool             in_host;  /* windows are in host memory: devices do not reach each other, or are not to */
     bool             lines;    /* LL128 may be used */
     bool             stuck;    /* kernels did not leave in time: their memory is given up */
-    int              owed;     /* so many of the last operations owe credit, up to GP_RING */
+    rcclx_gpu_debt   debt;
     uint32_t         turn;     /* of the last collective handed out */
     rcclx_op        *pairs;    /* sends and receives of a group; grows */
     int              npairs, cap_pairs;

@@ -31,7 +31,6 @@
  *               gp_add_device, gp_add_relaxed: device scope
  *   block       gp_shared_peek, gp_shared_poke: a shared word that threads race for
  *   wait        gp_nap in every loop that spins; gp_ticks: nanoseconds
- *   ahead       gp_touch: this word of the arguments, gp_want: this line of memory is needed soon
  *   code        GP_SLOW: a function that is called and not inlined, arguments by value
  *   numbers     gp_f32_bits .., gp_add_f32 .. (rounded once, never fused), small floats
  *               one by one and by the word: as docs/numerics.md has them
@@ -169,16 +168,6 @@ GP_DEV void gp_add_relaxed(uint64_t *p, uint64_t v)
 GP_DEV void gp_fence_system(void) { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
 GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return *(const volatile uint32_t *)p; }
 GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { *(volatile uint32_t *)p = v; }
-/* The assembler drops loads that nobody uses, unless they are volatile. Of the words it is asked for
- * none is this one; and if it were, nothing is lost. */
-GP_DEV void gp_touch(uint32_t x) { asm volatile("{ .reg .pred p; setp.eq.u32 p, %0, 0xa5c3e1f7; @p nanosleep.u32 1; }" : : "r"(x)); }
-GP_DEV void gp_want(const char *p)
-{
-    uint32_t x;
-
-    asm volatile("ld.volatile.global.u8 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
-    (void)x;
-}
 
 GP_DEV uint64_t gp_ticks(void)
 {
@@ -292,8 +281,6 @@ GP_DEV void gp_fence_system(void)
 
 GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return *(const volatile uint32_t *)p; }
 GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { *(volatile uint32_t *)p = v; }
-GP_DEV void gp_touch(uint32_t x) { asm volatile("" : : "s"(x)); }
-GP_DEV void gp_want(const char *p) { (void)p; }
 
 GP_DEV uint64_t gp_flag_get_acquire(const void *p) { return GP_AMD_LOAD(p, uint64_t, __ATOMIC_ACQUIRE); }
 GP_DEV uint64_t gp_flag_get(const void *p) { return GP_AMD_LOAD(p, uint64_t, __ATOMIC_RELAXED); }
@@ -450,8 +437,6 @@ GP_DEV uint32_t gp_word_get(const void *p) { return __atomic_load_n((const uint3
 GP_DEV uint32_t gp_add_device(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
 GP_DEV void gp_add_relaxed(uint64_t *p, uint64_t v) { __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
 GP_DEV void gp_fence_system(void) { __atomic_signal_fence(__ATOMIC_ACQ_REL); }
-GP_DEV void gp_touch(uint32_t x) { (void)x; }
-GP_DEV void gp_want(const char *p) { (void)p; }
 GP_DEV uint32_t gp_shared_peek(const uint32_t *p) { return gp_word_get(p); }
 GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { gp_word_put(p, v); }
 

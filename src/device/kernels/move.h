@@ -123,6 +123,23 @@ GP_DEV void gp_move_fast(const gp_ctx *c, const gp_step *s, gp_span span, const 
         }
 }
 
+/* Part of a lane's tiles. */
+typedef struct { uint32_t from, tiles; } gp_part;
+
+GP_DEV uint64_t gp_part_begin(const gp_ctx *c, gp_part part)
+{
+    return (uint64_t)part.from * c->nlanes * GP_ROWS * c->nthreads * 16;
+}
+
+GP_DEV gp_span gp_part_of(gp_span span, gp_part part)
+{
+    const uint64_t end = ((uint64_t)part.from + part.tiles) * span.stride;
+
+    span.first += part.from * span.stride;
+    span.end = span.end < end ? span.end : end;
+    return span;
+}
+
 /* What gp_move_fast leaves: the last vector, if it is not whole. */
 GP_DEV gp_span gp_move_rest(const gp_ctx *c, gp_span span)
 {

@@ -468,7 +468,6 @@ GP_DEV void gp_pairs_run(const gp_pair_head *h, const gp_pair *msg, gp_pair_shar
     const uint32_t sends = gp_bid() < h->send_blocks, stride = sends ? h->send_blocks : h->recv_blocks;
     uint32_t next = sends ? gp_bid() : gp_bid() - h->send_blocks;
 
-    gp_fetch(&h->frame, h->frame.nbytes);
     const uint32_t failed = gp_word_peek(&gp_pair_own(h)->failed);
     if (gp_tid() == 0) {
         sh->failed = 0;

@@ -324,9 +324,13 @@ GP_DEV int gp_flagged_steps(gp_ctx *c, const int proto, const int type, const in
     return 1;
 }
 
-GP_DEV void gp_simple_block(gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t b, const int type, const int op)
+/* All of a block, or so many of a lane's tiles at a time. */
+enum { GP_ALL_TILES = 1 << 30, GP_SOME_TILES = 4 };
+
+/* Block b of a step, from tile `from` of the lane's on. */
+GP_DEV void gp_simple_block(gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t b, gp_part part, const int type, const int op)
 {
-    gp_span span = gp_move_begin(c, s, piece, b);
+    gp_span span = gp_part_of(gp_move_begin(c, s, piece, b), part);
     const int fast = gp_all_aligned(c, s) && (s->op == GP_COPY || (type >= 0 && s->nsrc > 1 && s->nsrc <= 8));
 
     if (fast && s->op == GP_COPY)
@@ -341,25 +345,37 @@ GP_DEV void gp_simple_block(gp_ctx *c, const gp_step *s, uint32_t piece, uint32_
         gp_rare_simple(c, s, &span, type, op);
 }
 
+/* Copies that may go in any order: some of each in turn, so that what crosses a link and what does not go on at the
+ * same time; every lane begins with another one. Returns how many steps that were. */
+GP_DEV uint32_t gp_free_steps(gp_ctx *c)
+{
+    const gp_step *s = c->steps + c->p->free;
+    uint64_t most = 0;
+
+    GP_NO_UNROLL
+    for (uint32_t k = 0; k < c->p->nfree; k++)
+        most = most > gp_step_bytes(c, &s[k], 0) ? most : gp_step_bytes(c, &s[k], 0);
+    GP_NO_UNROLL
+    for (gp_part part = { 0, GP_SOME_TILES }; gp_part_begin(c, part) < most || !part.from; part.from += part.tiles)
+        GP_NO_UNROLL
+        for (uint32_t k = 0; k < c->p->nfree; k++)
+            gp_simple_block(c, &s[(k + c->lane) % c->p->nfree], 0, 0, part, GP_COPIES, GP_OP_COPY);
+    return c->p->nfree;
+}
+
 /* 0: give up. */
 GP_DEV int gp_simple_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int type, const int op)
 {
+    const gp_part all = { 0, GP_ALL_TILES };
+
     if (s->op == GP_WAIT)
         return gp_wait(c, s, piece);
     if (s->op == GP_SIGNAL)
         gp_signal(c, s, piece);
     GP_NO_UNROLL
     for (uint32_t b = 0; s->op <= GP_REDUCE && b < s->nblk; b++)
-        gp_simple_block(c, s, piece, b, type, op);
+        gp_simple_block(c, s, piece, b, all, type, op);
     return 1;
-}
-
-/* The lane's i-th step. */
-GP_DEV uint32_t gp_step_index(const gp_ctx *c, uint32_t i)
-{
-    const uint32_t k = i - c->p->free;
-
-    return k < c->p->nfree ? c->p->free + (k + c->lane) % c->p->nfree : i;
 }
 
 GP_DEV int gp_simple_steps(gp_ctx *c, const int type, const int op)
@@ -369,9 +385,12 @@ GP_DEV int gp_simple_steps(gp_ctx *c, const int type, const int op)
     GP_NO_UNROLL
     for (uint32_t piece = first; piece < npieces; piece += c->nlanes)
         GP_NO_UNROLL
-        for (uint32_t i = 0; i < c->p->nsteps; i++)
-            if (!gp_simple_step(c, &c->steps[gp_step_index(c, i)], piece, type, op))
+        for (uint32_t i = 0; i < c->p->nsteps; i++) {
+            if (type == GP_COPIES && c->p->nfree > 1 && i == c->p->free)
+                i += gp_free_steps(c);
+            if (!gp_simple_step(c, &c->steps[i], piece, type, op))
                 return 0;
+        }
     return 1;
 }
 
@@ -419,26 +438,6 @@ GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int type, const int op)
     return proto == GP_SIMPLE ? gp_simple_steps(c, type, op) : gp_flagged_steps(c, proto, type, op);
 }
 
-/* Ask for all of the arguments at once, a line a wave: they come from far, and a line is waited for
- * where it is first needed. */
-GP_DEV void gp_fetch(const gp_frame *f, uint32_t nbytes)
-{
-    const uint32_t at = gp_tid() / GP_WAVE * 64;
-
-    if (at < nbytes)
-        gp_touch(((const uint32_t *)(const void *)f)[at / 4]);
-}
-
-/* Ask for a thread's first data while the turn is on its way: the data do not depend on it. */
-GP_DEV void gp_fetch_data(const gp_ctx *c, const unsigned char *blob)
-{
-    const gp_flagged *s = (const gp_flagged *)(const void *)((const gp_work *)(const void *)blob + 1);
-    const uint32_t thread = c->lane * c->nthreads + gp_tid(), at = thread * GP_LL_DATA; /* nearly right for LL128, too */
-
-    if (at < s->nbytes && !GP_SPOT_SLOT(s->near[0]))
-        gp_want((const char *)(uintptr_t)GP_SPOT_AT(s->near[0]) + at);
-}
-
 /* The kernel. Constants: the protocol of its plans; type and op of its reductions. */
 GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, const int proto, const int type, const int op)
 {
@@ -446,11 +445,7 @@ GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, 
     gp_state *st = (gp_state *)(uintptr_t)f->state;
     uint32_t at = 0;
 
-    const uint64_t progress = gp_flag_peek(&st->progress);
-    gp_fetch(f, f->nbytes);
-    if (proto != GP_SIMPLE)
-        gp_fetch_data(&ctx, blob);
-    ctx.turn = GP_TURN(progress);
+    ctx.turn = GP_TURN(gp_flag_peek(&st->progress));
     if (gp_tid() == 0) { /* the others look after the first barrier */
         sh->failed = gp_word_peek(&st->failed);
         sh->since_ms = 0;

@@ -161,7 +161,6 @@ typedef struct {
     gp_layout at;
     uint8_t   rank, nranks, nworks, pad;
     uint16_t  nlanes, nthreads;
-    uint32_t  nbytes, pad2;     /* of the arguments: the frame and the part of the blob that is used */
     uint32_t  part, part0;      /* of GP_WHOLE: what a lane adds, and what lane 0 adds */
 } gp_frame;
 
