@@ -119,7 +119,7 @@ static void try_kind(peer_kind kind, uint32_t deaf, uint32_t torn)
 {
     stage s;
 
-    stage_open(&s, kind == ABORTED ? 1000 : 0.3);
+    stage_open(&s, kind == ABORTED ? 1000 : kind == SILENT ? 0.3 : kind == TORN_DATA ? 2 : 20);
     play(&s, kind);
     CHECK(WAIT_FOR(__atomic_load_n(&s.verdict->done, __ATOMIC_ACQUIRE), 20), "kind %d: no end", kind);
     CHECK(s.verdict->deaf == deaf, "kind %d: deaf to %#x", kind, s.verdict->deaf);
@@ -347,7 +347,7 @@ TEST(the_pair_without_a_way_is_named_once)
 
 static bool uses_ll128(const char *setting)
 {
-    rcclx_gpu_choice choice = { NULL };
+    rcclx_gpu_choice choice = { .nlanes = 0 };
 
     emu_settings(setting, "NCCL_PROTO=LL128", NULL);
     emu_ranks *e = emu_open(2, 4096);
