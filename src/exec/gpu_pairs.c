@@ -95,6 +95,7 @@ enum {
     LANE_BYTES  = 64,  /* times threads: a lane's share of a large message */
     SMALL_BYTES = 16,  /* of a small one */
     SMALL_LANES = 8,
+    CHUNK_BYTES = 64 << 10, /* most that is staged at a time: the receiver takes one while the next is written */
     FEW_RANKS   = 4,   /* with more there are more peers at a time, and half the lanes do */
 };
 
@@ -198,6 +199,7 @@ static void add(batch *b, const rcclx_op *op)
     if (!small) {
         m->slice = ((nbytes + (size_t)lanes - 1) / (size_t)lanes + 127) / 128 * 128;
         m->chunk = (b->at.slot_bytes - b->at.ll_bytes) / (uint32_t)lanes / 2 / 128 * 128;
+        m->chunk = m->chunk < CHUNK_BYTES ? m->chunk : CHUNK_BYTES;
         m->token = g->picker.reach ? rcclx_gpu_token(b->t, at, nbytes) : 0;
         if (m->token && !sends)
             m->parts = 1; /* the sender writes, this side only waits */

@@ -5,7 +5,8 @@
 #include "device/kernels/work.h"
 
 #define NAMES(id) "gp_" #id "_ll", "gp_" #id "_ll128", "gp_" #id "_simple",
-static const char *const kernels[] = {GP_KERNEL_LIST(NAMES)};
+#define PAIR_NAME(id) "gp_pairs_" #id,
+static const char *const kernels[] = {GP_KERNEL_LIST(NAMES) GP_PAIR_KERNEL_LIST(PAIR_NAME)};
 
 enum { THREADS = 512 };
 

@@ -337,68 +337,56 @@ GP_DEV gp_pair_span gp_pair_span_of(const gp_pair *m, uint32_t lane)
     return s;
 }
 
-/* A lane through its staging. 0: give up. */
-GP_DEV int gp_pair_fifo(gp_pair_ctx *c, uint32_t lane, gp_pair_span s)
+/* A lane: at once between the buffers (other: the peer's), or chunk by chunk through its staging. One
+ * place that moves data, for both sides: there is no room in registers for several. 0: give up. */
+GP_DEV int gp_pair_move(gp_pair_ctx *c, uint64_t other)
 {
     const gp_pair *m = c->who.m;
-    char *stage = c->slot + c->who.h->at.ll_bytes + (uint64_t)lane * 2 * m->chunk, *own = (char *)(uintptr_t)m->at + s.begin;
-    const uint64_t *mark = m->sends ? &c->who.here->empty[c->ring][lane] : &c->who.here->full[c->ring][lane];
-    uint64_t *theirs = m->sends ? &c->there->full[c->ring][lane] : &c->there->empty[c->ring][lane];
+    const gp_pair_span s = gp_pair_span_of(m, c->part);
+    const uint64_t *mark = m->sends ? c->who.here->empty[c->ring] : c->who.here->full[c->ring];
+    uint64_t *theirs = m->sends ? c->there->full[c->ring] : c->there->empty[c->ring];
+    const uint64_t most = other ? s.nbytes : m->chunk;
+    uint64_t at = 0;
     uint32_t k = 0;
 
-    GP_NO_UNROLL
-    for (uint64_t at = 0; at < s.nbytes; at += m->chunk, k++) {
-        const uint64_t n = s.nbytes - at < m->chunk ? s.nbytes - at : m->chunk;
-        char *half = stage + (k & 1) * m->chunk;
-        if ((!m->sends || k >= 2) && !gp_pair_meet(c, mark, GP_PAIR_MARK(c->who.number, m->sends ? k - 1 : k + 1)))
+    do {
+        const uint64_t n = s.nbytes - at < most ? s.nbytes - at : most;
+        char *own = (char *)(uintptr_t)m->at + s.begin + at;
+        char *away = other ? (char *)(uintptr_t)other + s.begin : c->slot + c->who.h->at.ll_bytes + (2 * c->part + (k & 1)) * m->chunk;
+        if (!other && (!m->sends || k >= 2) &&
+            !gp_pair_meet(c, &mark[c->part], GP_PAIR_MARK(c->who.number, m->sends ? k - 1 : k + 1)))
             return 0;
-        gp_pair_copy(m->sends ? half : own + at, m->sends ? own + at : half, n, c->nthreads);
+        gp_pair_copy(m->sends ? away : own, m->sends ? own : away, n, c->nthreads);
+        at += n;
+        k++;
         gp_sync_publish();
-        if (gp_tid() == 0)
-            gp_flag_release(theirs, GP_PAIR_MARK(c->who.number, k + 1));
-    }
+        if (gp_tid() == 0 && m->sends)
+            gp_flag_release(&theirs[c->part], GP_PAIR_MARK(c->who.number, k));
+        else if (gp_tid() == 0 && !other)
+            gp_flag_relaxed(&theirs[c->part], GP_PAIR_MARK(c->who.number, k)); /* nobody looks at what was stored */
+    } while (at < s.nbytes);
     return 1;
 }
 
-GP_DEV int gp_pair_send_large(gp_pair_ctx *c)
+GP_DEV int gp_pair_large(gp_pair_ctx *c)
 {
     const gp_pair *m = c->who.m;
-    const gp_pair_span s = gp_pair_span_of(m, c->part);
+    const gp_pair_state *here = c->who.here;
 
     if (!gp_pair_exchange(c))
         return 0;
-    if (gp_shared_peek(&c->who.sh->past))
-        return 1; /* it has pulled */
-    const uint64_t at = c->who.sh->at;
-    if (!at && m->token)
-        return c->part || gp_pair_meet(c, &c->who.here->done[c->ring], GP_PAIR_MARK(c->who.number, 0));
-    if (!at)
-        return gp_pair_fifo(c, c->part, s);
-    gp_pair_copy((char *)(uintptr_t)at + s.begin, (const char *)(uintptr_t)m->at + s.begin, s.nbytes, c->nthreads);
-    gp_sync_publish();
-    if (gp_tid() == 0)
-        gp_flag_release(&c->there->full[c->ring][c->part], GP_PAIR_MARK(c->who.number, 1));
-    return 1;
-}
-
-GP_DEV int gp_pair_receive_large(gp_pair_ctx *c)
-{
-    const gp_pair *m = c->who.m;
-
-    if (!gp_pair_exchange(c))
-        return 0;
-    if (m->token) { /* one part, for all lanes */
+    const uint64_t other = c->who.sh->at;
+    if (m->sends && gp_shared_peek(&c->who.sh->past))
+        return 1; /* the peer has pulled */
+    if (m->sends && !other && m->token)
+        return c->part || gp_pair_meet(c, &here->done[c->ring], GP_PAIR_MARK(c->who.number, 0));
+    if (!m->sends && m->token) { /* one part, for all lanes */
         if (gp_tid() < m->lanes)
-            (void)gp_pair_await(c, &c->who.here->full[c->ring][gp_tid()], GP_PAIR_MARK(c->who.number, 1));
-        return gp_pair_received(c);
-    }
-    const uint64_t at = c->who.sh->at;
-    const gp_pair_span s = gp_pair_span_of(m, c->part);
-    if (at)
-        gp_pair_copy((char *)(uintptr_t)m->at + s.begin, (const char *)(uintptr_t)at + s.begin, s.nbytes, c->nthreads);
-    else if (!gp_pair_fifo(c, c->part, s))
+            (void)gp_pair_await(c, &here->full[c->ring][gp_tid()], GP_PAIR_MARK(c->who.number, 1));
+    } else if (!gp_pair_move(c, other)) {
         return 0;
-    return gp_pair_received(c);
+    }
+    return m->sends || gp_pair_received(c);
 }
 
 /* --- a launch -------------------------------------------------------------------------------- */
@@ -437,7 +425,7 @@ GP_DEV int gp_pair_part(const gp_pair_head *h, const gp_pair *m, gp_pair_shared 
     c.slot = m->sends ? gp_pair_slot(h, rank, m->peer, c.ring) : gp_pair_slot(h, m->peer, rank, c.ring);
     if (m->small)
         return m->sends ? gp_pair_send_small(&c) : gp_pair_receive_small(&c);
-    return m->sends ? gp_pair_send_large(&c) : gp_pair_receive_large(&c);
+    return gp_pair_large(&c);
 }
 
 /* The last block moves the numbers on. */
