@@ -367,3 +367,71 @@ TEST(ll128_as_asked_for)
     CHECK(!uses_ll128("NCCL_P2P_DISABLE=1"), "yes, in host memory");
     emu_settings(NULL);
 }
+
+/* ---- verdicts: the driver's launch is taken over, and what the kernel would say is said in its place */
+
+static struct {
+    rcclx_status (*launch)(rcclx_gpu_fn f, unsigned blocks, unsigned threads, rcclx_gpu_stream s, const void *args, size_t nargs);
+    int        deaf, torn;       /* how many times rank 2 is deaf to rank 0, rank 1 sees a torn line of rank 2 */
+    atomic_int asked[3];
+} said;
+
+static rcclx_status say(rcclx_gpu_fn f, unsigned blocks, unsigned threads, rcclx_gpu_stream s, const void *args, size_t nargs)
+{
+    const gp_litmus_args *a = args;
+
+    if (nargs != sizeof *a)
+        return said.launch(f, blocks, threads, s, args, nargs);
+    const int time = atomic_fetch_add(&said.asked[a->rank], 1);
+    gp_verdict *v = (gp_verdict *)(uintptr_t)a->verdict;
+    v->deaf = a->rank == 2 && time < said.deaf ? 1u << 0 : 0;
+    v->torn = a->rank == 1 && time < said.torn ? 1u << 2 : 0;
+    __atomic_store_n(&v->done, 1, __ATOMIC_RELEASE);
+    return RCCLX_OK;
+}
+
+static ncclResult_t init_with(const char *setting, int deaf, int torn, bool *host, bool *lines)
+{
+    rcclx_gpu *g = (rcclx_gpu *)(uintptr_t)emu_gpu();
+    ncclComm_t comm[3] = { NULL };
+
+    emu_settings(setting, NULL);
+    said.launch = g->launch;
+    said.deaf = deaf;
+    said.torn = torn;
+    for (int r = 0; r < 3; r++)
+        atomic_store(&said.asked[r], 0);
+    g->launch = say;
+    const ncclResult_t result = ncclCommInitAll(comm, 3, NULL);
+    g->launch = said.launch;
+    if (result == ncclSuccess) {
+        rcclx_comm *c = rcclx_handle_get(comm[1]);
+        *host = c->team.gpu->in_host;
+        *lines = c->team.gpu->lines;
+        rcclx_handle_put(c);
+    }
+    for (int r = 0; r < 3; r++)
+        if (comm[r])
+            EMU_OK(ncclCommDestroy(comm[r]));
+    return result;
+}
+
+TEST(all_ranks_follow_the_verdicts)
+{
+    enum { ALWAYS = 99 };
+    bool host, lines;
+
+    EMU_OK(init_with("RCCLX_LL128=auto", 0, 0, &host, &lines));
+    CHECK(!host && lines, "nothing wrong: host %d, lines %d", host, lines);
+    EMU_OK(init_with("RCCLX_LL128=auto", 0, 1, &host, &lines));
+    CHECK(!host && !lines, "torn: host %d, lines %d", host, lines);
+    EMU_OK(init_with("RCCLX_LL128=1", 0, 1, &host, &lines));
+    CHECK(!host && lines, "torn, but asked for: host %d, lines %d", host, lines);
+    EMU_OK(init_with("RCCLX_LL128=auto", 1, 0, &host, &lines));
+    CHECK(!host && lines, "slow once: host %d, lines %d", host, lines);
+    EMU_OK(init_with("RCCLX_LL128=auto", 2, 0, &host, &lines));
+    CHECK(host && !lines, "deaf: host %d, lines %d", host, lines);
+    CHECK(init_with("RCCLX_LL128=auto", ALWAYS, 0, &host, &lines) != ncclSuccess &&
+          strstr(ncclGetLastError(NULL), "rank 2 does not see what rank 0 stores in host memory"), "%s", ncclGetLastError(NULL));
+    emu_settings(NULL);
+}
