@@ -36,18 +36,21 @@ uint64_t rcclx_gpu_hash(const rcclx_op *op)
     return h ^ h >> 32;
 }
 
+rcclx_kernel rcclx_gpu_kernel_of(rcclx_type type, rcclx_redop op)
+{
+    if (op == RCCLX_COPY)
+        return RCCLX_KERNEL_copy;
+    if (op != RCCLX_SUM)
+        return RCCLX_KERNEL_any;
+    return type == RCCLX_F32    ? RCCLX_KERNEL_sum_f32
+           : type == RCCLX_BF16 ? RCCLX_KERNEL_sum_bf16
+           : type == RCCLX_F16  ? RCCLX_KERNEL_sum_f16
+                                : RCCLX_KERNEL_any;
+}
+
 static rcclx_kernel kernel_of(const rcclx_op *op, const rcclx_ready *r)
 {
-    if (op->bias || r->rare)
-        return RCCLX_KERNEL_any;
-    if (!rcclx_kind_reduces(op->kind))
-        return RCCLX_KERNEL_copy;
-    if (op->op != RCCLX_SUM)
-        return RCCLX_KERNEL_any;
-    return op->type == RCCLX_F32    ? RCCLX_KERNEL_sum_f32
-           : op->type == RCCLX_BF16 ? RCCLX_KERNEL_sum_bf16
-           : op->type == RCCLX_F16  ? RCCLX_KERNEL_sum_f16
-                                    : RCCLX_KERNEL_any;
+    return r->rare ? RCCLX_KERNEL_any : rcclx_gpu_kernel_of(op->type, rcclx_kind_reduces(op->kind) ? op->op : RCCLX_COPY);
 }
 
 static rcclx_kernel both(rcclx_kernel a, rcclx_kernel b)
@@ -107,7 +110,6 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
     w->op = (uint8_t)op->op;
     w->sig = rcclx_gpu_hash(op);
     w->scalar = op->scalar;
-    w->bias = (uint64_t)(uintptr_t)op->bias;
     w->credit = credit(g, plan, rcclx_plan_owes_credit(plan, op->count, rcclx_type_size(op->type)));
     say_where(t, r, op, w);
     if (plan->proto != RCCLX_PROTO_SIMPLE) {
@@ -185,7 +187,7 @@ static rcclx_status alone(rcclx_team *t, batch *b, const rcclx_op *op)
 {
     const size_t nbytes = op->count * rcclx_type_size(op->type);
 
-    if (op->op == RCCLX_PREMUL || op->bias)
+    if (op->op == RCCLX_PREMUL)
         return op->count ? add(t, b, op) : RCCLX_OK;
     return nbytes && op->in != op->out ? t->gpu->gpu->copy(op->out, op->in, nbytes, b->stream) : RCCLX_OK;
 }
@@ -209,6 +211,10 @@ static rcclx_status post_collectives(rcclx_team *t, const rcclx_task *chain, voi
             continue;
         count(t, &k->op);
         RCCLX_TRY(t->nranks == 1 ? alone(t, &b, &k->op) : add(t, &b, &k->op));
+        if (k->op.bias) {
+            RCCLX_TRY(flush(t, &b));
+            RCCLX_TRY(rcclx_gpu_add_bias(t, &k->op, stream));
+        }
     }
     return flush(t, &b);
 }

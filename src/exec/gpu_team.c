@@ -87,7 +87,7 @@ static rcclx_status make_memory(rcclx_team *t)
     RCCLX_TRY(g->gpu->stream_create(&g->stream));
     RCCLX_TRY(g->gpu->event_create(&g->eager.event, false));
     RCCLX_TRY(g->gpu->event_create(&g->captured.event, false));
-    RCCLX_TRY(g->gpu->alloc(&p, sizeof(gp_state), false));
+    RCCLX_TRY(g->gpu->alloc(&p, 2 * sizeof(gp_state), false)); /* and one of gpu_bias.c's */
     g->state = p;
     RCCLX_TRY(g->gpu->alloc_host(&p, CONTROL_BYTES));
     g->control = p;

@@ -173,6 +173,10 @@ rcclx_status rcclx_gpu_selftest(rcclx_team *t, double timeout);
 /* gpu_launch.c. The chain's operations are this team's; their stream is `stream`. */
 rcclx_status rcclx_gpu_post(rcclx_team *t, const rcclx_task *chain, void *stream);
 uint64_t     rcclx_gpu_hash(const rcclx_op *op);
+rcclx_kernel rcclx_gpu_kernel_of(rcclx_type type, rcclx_redop op);
+
+/* gpu_bias.c: what is posted behind the all-reduce; nothing without a bias. */
+rcclx_status rcclx_gpu_add_bias(rcclx_team *t, const rcclx_op *op, void *stream);
 
 /* Ask the device, by a copy on the team's own stream, which turns it has begun and finished. who: 0 with
  * the lock held, 1 the watch. false: it does not answer. */

@@ -219,6 +219,44 @@ TEST(operators_and_types)
     emu_close(e);
 }
 
+/* With one rank, with flags, and with more than a lane takes. */
+TEST(a_bias_is_added_once_the_sum_is_here)
+{
+    static const struct { int n; size_t count; } runs[] = { { 1, 100 }, { 2, 333 }, { 3, 40001 } };
+    enum { MOST = 40001 };
+    static float host[MOST];
+
+    emu_settings(NULL);
+    for (size_t k = 0; k < sizeof runs / sizeof runs[0]; k++) {
+        const int n = runs[k].n;
+        const size_t count = runs[k].count, nbytes = count * sizeof(float);
+        emu_ranks *e = emu_open(n, 2 * nbytes);
+        for (int r = 0; r < n; r++)
+            for (int bias = 0; bias < 2; bias++) {
+                for (size_t i = 0; i < count; i++)
+                    host[i] = bias ? (float)(1000 * (r + 1) + (int)(i % 7)) : (float)value(r, i);
+                emu_copy(e, r, e->in[r] + (bias ? nbytes : 0), host, nbytes);
+            }
+        EMU_OK(ncclGroupStart());
+        for (int twice = 0; twice < 2; twice++) /* turns go on as if the bias were not */
+            for (int r = 0; r < n; r++)
+                EMU_OK(ncclAllReduceWithBias(e->in[r], e->out[r], count, ncclFloat, ncclSum, e->comm[r], (cudaStream_t)e->stream[r],
+                                             e->in[r] + nbytes));
+        EMU_OK(ncclGroupEnd());
+        for (int r = 0; r < n; r++) {
+            emu_copy(e, r, host, e->out[r], nbytes);
+            for (size_t i = 0; i < count; i++) {
+                float w = (float)(1000 * (r + 1) + (int)(i % 7));
+                for (int q = 0; q < n; q++)
+                    w += (float)value(q, i);
+                if (!CHECK(host[i] == w, "%d ranks, rank %d, element %zu: %g, not %g", n, r, i, (double)host[i], (double)w))
+                    break;
+            }
+        }
+        emu_close(e);
+    }
+}
+
 TEST(a_rank_alone)
 {
     enum { COUNT = 100 };

@@ -426,10 +426,10 @@ GP_DEV void gp_end_turn(const gp_ctx *c)
 
 GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int type, const int op)
 {
-    if (c->lane == 0)
+    if (c->lane == 0 && !c->f->alone)
         gp_announce(c);
     gp_choose_plan(c, 0);
-    if (proto == GP_SIMPLE || (type == GP_ANY && c->w->op == GP_OP_PREMUL)) {
+    if ((proto == GP_SIMPLE && !c->f->alone) || (type == GP_ANY && c->w->op == GP_OP_PREMUL)) {
         if (!gp_meet(c))
             return 0;
         if (proto == GP_SIMPLE && c->w->nplans > 1 && gp_shared_peek(&c->sh->staged))

@@ -118,7 +118,6 @@ typedef struct {
     uint8_t  nplans;           /* 1: only plan[0]; 2: plan[0] if all tokens are there, else plan[1] */
     uint64_t sig, in, out;     /* in, out: addresses on this device */
     uint64_t in_token, out_token, scalar;
-    uint64_t bias;             /* 0, or added to OUT at the end (same type) */
     gp_plan  plan[2];
 } gp_work;
 
@@ -159,7 +158,8 @@ typedef struct {
     uint64_t  state, control, map; /* map: uint64_t [GP_RANKS][GP_REGS] in device memory */
     uint64_t  timeout_ns;       /* 0: none */
     gp_layout at;
-    uint8_t   rank, nranks, nworks, pad;
+    uint8_t   rank, nranks, nworks;
+    uint8_t   alone;            /* no peer takes part: nothing is said to any */
     uint16_t  nlanes, nthreads;
     uint32_t  part, part0;      /* of GP_WHOLE: what a lane adds, and what lane 0 adds */
 } gp_frame;
