@@ -43,13 +43,15 @@ void rcclx_emu_items_free(emu_item *i)
     }
 }
 
-/* A word that kernels may be writing is copied whole, as a GPU does it. */
+/* Words that kernels may be writing are copied whole, as a GPU does it. */
 static void copy(void *dst, const void *src, size_t nbytes)
 {
-    if (nbytes == sizeof(uint64_t) && !(((uintptr_t)dst | (uintptr_t)src) & 7))
-        __atomic_store_n((uint64_t *)dst, __atomic_load_n((const uint64_t *)src, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
-    else
+    if (nbytes > 64 || (nbytes | (uintptr_t)dst | (uintptr_t)src) & 7) {
         memmove(dst, src, nbytes);
+        return;
+    }
+    for (size_t i = 0; i < nbytes / sizeof(uint64_t); i++)
+        __atomic_store_n((uint64_t *)dst + i, __atomic_load_n((const uint64_t *)src + i, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
 }
 
 static rcclx_status carry_out(emu_stream *s, emu_item *i)

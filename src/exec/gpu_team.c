@@ -243,7 +243,8 @@ bool rcclx_gpu_turns(rcclx_gpu_team *g, int who, uint32_t *started, uint32_t *fi
 
     if (enter(g, &v) != RCCLX_OK)
         return false;
-    const bool ok = g->gpu->copy(seen, g->state, offsetof(gp_state, failed), g->stream) == RCCLX_OK && g->gpu->stream_sync(g->stream) == RCCLX_OK;
+    const bool ok = g->gpu->copy(seen, g->state, offsetof(gp_state, pad), g->stream) == RCCLX_OK &&
+                    g->gpu->stream_sync(g->stream) == RCCLX_OK;
     leave(g, &v);
     *started = __atomic_load_n(&seen->started, __ATOMIC_RELAXED);
     *finished = GP_TURN(__atomic_load_n(&seen->progress, __ATOMIC_RELAXED));
