@@ -55,6 +55,13 @@
 #define GP_THREADS 512
 #endif
 
+/* Rounds of waiting between looks whether there is a reason to stop; among fibers a round is long. */
+#if defined(GP_HOST)
+enum { GP_LOOK_EVERY = 32 };
+#else
+enum { GP_LOOK_EVERY = 1024 };
+#endif
+
 #if defined(GP_CUDA)
 /* ================================ NVIDIA ================================ */
 

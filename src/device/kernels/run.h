@@ -41,8 +41,6 @@ typedef struct {
     uint32_t        spins;
 } gp_ctx;
 
-enum { GP_LOOK_EVERY = 1024 };
-
 /* What a kernel's reductions are: a type's number, or one of these. */
 enum { GP_ANY = -1 /* as the work says */, GP_COPIES = -2 /* there are none */ };
 
