@@ -128,10 +128,11 @@ static void note(rcclx_team *t, const rcclx_op *op, uint32_t turn)
 {
     rcclx_gpu_call *call = &t->area[t->rank]->device.call[turn % RCCLX_NCALLS];
 
-    atomic_store_explicit(&call->hash, rcclx_gpu_hash(op), memory_order_relaxed);
+    atomic_store_explicit(&call->hash, 0, memory_order_relaxed); /* whoever reads it meanwhile sees that */
+    atomic_store_explicit(&call->turn, turn, memory_order_release);
     atomic_store_explicit(&call->count, op->count, memory_order_relaxed);
     atomic_store_explicit(&call->sig, rcclx_signature(op), memory_order_relaxed);
-    atomic_store_explicit(&call->turn, turn, memory_order_release);
+    atomic_store_explicit(&call->hash, rcclx_gpu_hash(op), memory_order_release);
 }
 
 /* --- launches ------------------------------------------------------------------------- */

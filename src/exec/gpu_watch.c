@@ -128,6 +128,34 @@ static rcclx_status pair_trouble(rcclx_team *t, const gp_control *c, bool late)
     return rcclx_team_break(t, late ? RCCLX_TIMEOUT : RCCLX_MISMATCH, text);
 }
 
+/* What a rank has called in the turn that place i is of. 0: nothing, or it is being written. */
+static uint64_t called(const rcclx_area *a, int i, uint32_t *turn)
+{
+    const rcclx_gpu_call *c = &a->device.call[i];
+    const uint64_t hash = atomic_load_explicit(&c->hash, memory_order_acquire);
+
+    *turn = atomic_load_explicit(&c->turn, memory_order_acquire);
+    return atomic_load_explicit(&c->hash, memory_order_relaxed) == hash ? hash : 0;
+}
+
+/* Kernels that wait for a peer see what it calls; who has nothing to wait for (the root of a broadcast) is
+ * found out here, from what ranks have written down: an error late is better than none. */
+static void compare_calls(rcclx_team *t)
+{
+    for (int i = 0; i < RCCLX_NCALLS; i++) {
+        uint32_t turn, theirs;
+        const uint64_t hash = called(t->area[t->rank], i, &turn);
+        for (int r = 0; hash && r < t->nranks; r++) {
+            const uint64_t other = called(t->area[r], i, &theirs);
+            if (!other || other == hash || theirs != turn)
+                continue;
+            const gp_control c = { .peer = (uint32_t)r, .turn = turn, .sig = hash, .peer_sig = other };
+            differs(t, &c);
+            return;
+        }
+    }
+}
+
 rcclx_status rcclx_gpu_team_poll(rcclx_team *t)
 {
     const gp_control *c = t->gpu ? t->gpu->control : NULL;
@@ -270,6 +298,8 @@ static void look(rcclx_team *t)
     } else if (rcclx_team_poll(t) == RCCLX_OK) {
         look_at_turns(t);
         look_at_messages(t);
+        if (t->nranks > 1)
+            compare_calls(t);
     }
 }
 
