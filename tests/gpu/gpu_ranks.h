@@ -51,7 +51,6 @@ struct gpu_team {
     char            env[GPU_ENV][64];
     void          (*work)(gpu_worker *w);
     void           *arg;
-    bool            quiet;       /* .work ends the communicators itself, or leaves them */
     int             proc;        /* which one this is; set by run */
     conform_shared *shared;
 };
@@ -333,14 +332,13 @@ static inline void gpu_end(gpu_team *t)
     t->shared = NULL;
 }
 
-/* All ranks are here; place ranks count for themselves. false: some never came. */
-static inline bool gpu_meet(const gpu_worker *w, int *round)
+/* All w->n ranks are at meeting number `at` (each number once). false: some never came. */
+static inline bool gpu_meet(const gpu_worker *w, int at)
 {
-    _Atomic int64_t *count = &w->team->shared->word[0];
-    const int64_t    all = ++*round * (int64_t)w->n;
+    _Atomic int64_t *count = &w->team->shared->word[at];
 
     atomic_fetch_add(count, w->nmine);
-    return CHECK(WAIT_FOR(atomic_load(count) >= all, GPU_DEADLINE), "ranks did not meet");
+    return CHECK(WAIT_FOR(atomic_load(count) >= w->n, GPU_DEADLINE), "ranks did not come to meeting %d", at);
 }
 
 /* ---- a sample that is the same at every run, unless RCCLX_TEST_SEED says otherwise (0: the clock's) */

@@ -198,7 +198,8 @@ static void apply(play *p, const act *a, int number)
 
 /* ---- the real thing */
 
-static ncclResult_t post_shift(const play *p, const act *a, const gpu_worker *w, int i, cudaStream_t s, const void *in, void *out)
+static ncclResult_t post_shift(const play *p, const act *a, const gpu_worker *w, int i, cudaStream_t s, const void *in,
+                               void *out)
 {
     const int rank = w->rank[i], away = a->away % p->n;
 
@@ -208,7 +209,8 @@ static ncclResult_t post_shift(const play *p, const act *a, const gpu_worker *w,
     return ncclGroupEnd();
 }
 
-static ncclResult_t post_uneven(const play *p, const act *a, const gpu_worker *w, int i, cudaStream_t s, const void *in, void *out)
+static ncclResult_t post_uneven(const play *p, const act *a, const gpu_worker *w, int i, cudaStream_t s, const void *in,
+                                void *out)
 {
     size_t send[CONFORM_RANKS], recv[CONFORM_RANKS], at[CONFORM_RANKS];
 
