@@ -106,5 +106,5 @@ void rcclx_layout_state(uint32_t start, gp_state *s)
 {
     *s = (gp_state){ .progress = GP_PROGRESS(start), .started = start };
     for (int r = 0; r < GP_RANKS; r++)
-        s->pair[r].sent = s->pair[r].received = start;
+        s->pair[r].sent = s->pair[r].received = GP_PROGRESS(start);
 }

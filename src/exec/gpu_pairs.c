@@ -82,9 +82,9 @@ static rcclx_status to_oneself(rcclx_team *t, const rcclx_op *ops, int n, int in
     const rcclx_op *send = &ops[index], *recv = other_half(ops, n, index);
 
     if (!recv || recv->count != send->count || recv->type != send->type)
-        return RCCLX_FAIL(RCCLX_MISMATCH, "rank %d: %zu %s are sent to this rank itself, and %zu %s expected; count and type must "
-                          "be equal on both sides", t->rank, send->count, rcclx_type_name(send->type), recv ? recv->count : 0,
-                          recv ? rcclx_type_name(recv->type) : "messages");
+        return RCCLX_FAIL(RCCLX_MISMATCH, "rank %d: %zu %s are sent to this rank itself, and %zu %s expected; count and type "
+                          "must be equal on both sides", t->rank, send->count, rcclx_type_name(send->type),
+                          recv ? recv->count : 0, recv ? rcclx_type_name(recv->type) : "messages");
     const size_t nbytes = send->count * rcclx_type_size(send->type);
     return nbytes && send->in != recv->out ? t->gpu->gpu->copy(recv->out, send->in, nbytes, stream) : RCCLX_OK;
 }
@@ -163,10 +163,13 @@ static rcclx_status flush(batch *b)
 
     if (!h->nmsgs)
         return RCCLX_OK;
+    h->single = 1;
     for (int sends = 0; sends < 2; sends++)
-        for (int r = 0; r < b->t->nranks; r++)
+        for (int r = 0; r < b->t->nranks; r++) {
+            h->single &= b->npair[sends][r] < 2;
             if (b->npair[sends][r])
                 b->args.msg[b->last[sends][r]].final = 1;
+        }
     h->send_blocks = b->parts[1];
     h->recv_blocks = b->parts[0];
     if (all > most) {

@@ -115,16 +115,18 @@ static rcclx_status pair_trouble(rcclx_team *t, const gp_control *c, bool late)
 
     pair_words(c, mine, sizeof(mine));
     if (late)
-        snprintf(text, sizeof(text), "rank %d of %d: %s on %s device %d waits since %.1f s for rank %u (pid %d) to %s; RCCLX_TIMEOUT is "
-                 "%g s", t->rank, t->nranks, mine, t->driver->name, t->device, (double)c->waited_ns * 1e-9, c->peer,
+        snprintf(text, sizeof(text), "rank %d of %d: %s on %s device %d waits since %.1f s for rank %u (pid %d) to "
+                 "%s; RCCLX_TIMEOUT is %g s", t->rank, t->nranks, mine, t->driver->name, t->device,
+                 (double)c->waited_ns * 1e-9, c->peer,
                  t->peer[c->peer].pid, c->kind == RCCLX_SEND ? "receive" : "send", t->timeout);
     else if (!c->peer_sig)
-        snprintf(text, sizeof(text), "rank %d of %d: %s: rank %u's buffer is not within reach any more; is it deregistered or freed "
-                 "while it is in use?", t->rank, t->nranks, mine, c->peer);
+        snprintf(text, sizeof(text), "rank %d of %d: %s: rank %u's buffer is not within reach any more; is it deregistered or "
+                 "freed while it is in use?", t->rank, t->nranks, mine, c->peer);
     else
-        snprintf(text, sizeof(text), "rank %d of %d: %s, but rank %u %s %llu %s; count and type must be equal on both sides, and "
-                 "messages of a pair match in order", t->rank, t->nranks, mine, c->peer, c->kind == RCCLX_SEND ? "expects" : "sends",
-                 (unsigned long long)GP_PAIR_SIG_COUNT(c->peer_sig), rcclx_type_name((rcclx_type)GP_PAIR_SIG_TYPE(c->peer_sig)));
+        snprintf(text, sizeof(text), "rank %d of %d: %s, but rank %u %s %llu %s; count and type must be equal on both sides, "
+                 "and messages of a pair match in order", t->rank, t->nranks, mine, c->peer,
+                 c->kind == RCCLX_SEND ? "expects" : "sends", (unsigned long long)GP_PAIR_SIG_COUNT(c->peer_sig),
+                 rcclx_type_name((rcclx_type)GP_PAIR_SIG_TYPE(c->peer_sig)));
     return rcclx_team_break(t, late ? RCCLX_TIMEOUT : RCCLX_MISMATCH, text);
 }
 
@@ -259,13 +261,12 @@ static void follow(rcclx_team *t, rcclx_gpu_wait *w, uint64_t word, uint64_t now
     if (!w->closed && atomic_load(&t->area[r]->ident.state) == RCCLX_RANK_CLOSED)
         w->closed = now;
     const double waited = (double)(now - w->since) * 1e-9;
-    snprintf(text, sizeof(text), "rank %d of %d: %s %s rank %d (message number %u of this pair) on %s device %d waits since %.1f s",
-             t->rank, t->nranks, rcclx_kind_name(sends ? RCCLX_SEND : RCCLX_RECV), sends ? "to" : "from", r, (uint32_t)(word >> 32),
-             t->driver->name, t->device, waited);
+    snprintf(text, sizeof(text), "rank %d of %d: %s rank %d (message number %u of this pair) on %s device %d waits since %.1f s",
+             t->rank, t->nranks, sends ? "Send to" : "Recv from", r, (uint32_t)(word >> 32), t->driver->name, t->device, waited);
     const size_t at = strlen(text);
     if (w->closed && now - w->closed > CLOSED_NS) {
-        snprintf(text + at, sizeof(text) - at, ", and that rank (pid %d) has destroyed its communicator; abort this communicator and "
-                 "make a new one without it", t->peer[r].pid);
+        snprintf(text + at, sizeof(text) - at, ", and that rank (pid %d) has destroyed its communicator; abort this communicator "
+                 "and make a new one without it", t->peer[r].pid);
         rcclx_team_break(t, RCCLX_PEER_LOST, text);
     } else if (!w->warned && t->warn_after > 0 && waited > t->warn_after) {
         w->warned = true;

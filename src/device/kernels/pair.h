@@ -20,7 +20,7 @@
  * order; whatever its blocks did before is done, on both sides.
  *
  * The signature is mixed into the units' flags, and is in what both sides tell; who sees
- * another one reports it. Numbers live in device memory, and the last block to leave
+ * another one reports it. Numbers live in device memory, and the kernel
  * moves them on, so that launches may be repeated by graphs. A block that waits for long
  * says for whom, for the host's watch. */
 
@@ -47,6 +47,7 @@ typedef struct {
     gp_pair_state *there;        /* about me, in the peer's window */
     char          *slot;
     uint64_t       done;         /* the slot's mark when we began */
+    uint64_t       data;         /* the first that this thread sends, of a small message */
     uint32_t       ring, part, nthreads, spins;
 } gp_pair_ctx;
 
@@ -55,8 +56,8 @@ GP_DEV gp_state *gp_pair_own(const gp_pair_head *h)
     return (gp_state *)(uintptr_t)h->frame.state;
 }
 
-/* The number of the last message before this launch, of a message's pair and direction. */
-GP_DEV uint32_t *gp_pair_number(const gp_pair_head *h, const gp_pair *m)
+/* Messages of a message's pair and direction before this launch. */
+GP_DEV uint64_t *gp_pair_progress(const gp_pair_head *h, const gp_pair *m)
 {
     gp_state *st = gp_pair_own(h);
 
@@ -165,7 +166,8 @@ GP_DEV void gp_pair_tell(const gp_pair_ctx *c, uint32_t i)
     const uint32_t flag = GP_FLAG(c->who.number);
 
     if (i < 2)
-        gp_ll_store(m->sends ? c->there->sends[c->ring][i] : c->there->receives[c->ring][i], (uint32_t)x, (uint32_t)(x >> 32), flag, flag);
+        gp_ll_store(m->sends ? c->there->sends[c->ring][i] : c->there->receives[c->ring][i], (uint32_t)x, (uint32_t)(x >> 32),
+                    flag, flag);
 }
 
 GP_DEV uint64_t gp_pair_resolve(const gp_pair_ctx *c, uint64_t token)
@@ -209,19 +211,19 @@ GP_DEV int gp_pair_exchange(gp_pair_ctx *c)
 {
     gp_pair_shared *sh = c->who.sh;
 
-    gp_sync();
+    gp_sync_publish();
     if (gp_tid() == 0) {
         sh->at = 0;
         sh->past = 0;
     }
-    gp_sync();
+    gp_sync_publish();
     if (gp_tid() < 2 && (!c->who.m->sends || gp_pair_credit(c))) {
         if (c->part == 0)
             gp_pair_tell(c, gp_tid());
         if (c->who.m->sends || !c->who.m->token)
             gp_pair_hear(c);
     }
-    gp_sync();
+    gp_sync_publish();
     return !gp_shared_peek(&sh->failed);
 }
 
@@ -232,7 +234,7 @@ GP_DEV int gp_pair_received(const gp_pair_ctx *c)
     uint64_t *done = &c->there->done[c->ring];
     uint32_t *left = &gp_pair_own(w->h)->pair[w->m->peer].left[c->ring];
 
-    gp_sync();
+    gp_sync_publish();
     if (gp_tid() == 0 && !gp_shared_peek(&w->sh->failed)) {
         gp_shared_poke(&w->sh->since_ms, 0);
         if (w->m->parts == 1) {
@@ -252,19 +254,37 @@ GP_DEV uint32_t gp_pair_flag2(const gp_pair_ctx *c)
     return GP_FLAG(c->who.number) ^ (uint32_t)(c->who.m->sig ^ c->who.m->sig >> 32);
 }
 
+/* Units of a thread. */
+GP_DEV uint64_t gp_pair_first(const gp_pair_ctx *c)
+{
+    return (uint64_t)c->part * c->nthreads + gp_tid();
+}
+
+GP_DEV uint64_t gp_pair_step(const gp_pair_ctx *c)
+{
+    return (uint64_t)c->who.m->parts * c->nthreads;
+}
+
+GP_DEV uint64_t gp_pair_data(const gp_pair_ctx *c, uint64_t i)
+{
+    const gp_pair *m = c->who.m;
+    const uint64_t at = i * GP_LL_DATA;
+
+    return at < m->nbytes ? gp_load8((const char *)(uintptr_t)m->at + at, m->nbytes - at) : 0;
+}
+
 GP_DEV int gp_pair_send_small(gp_pair_ctx *c)
 {
     const gp_pair *m = c->who.m;
-    const char *from = (const char *)(uintptr_t)m->at;
     const uint32_t flag = GP_FLAG(c->who.number), flag2 = gp_pair_flag2(c);
-    const uint64_t step = (uint64_t)m->parts * c->nthreads;
+    uint64_t x = c->data;
 
     GP_NO_UNROLL
-    for (uint64_t i = (uint64_t)c->part * c->nthreads + gp_tid(); i * GP_LL_DATA < m->nbytes; i += step) {
-        const uint64_t x = gp_load8(from + i * GP_LL_DATA, m->nbytes - i * GP_LL_DATA);
+    for (uint64_t i = gp_pair_first(c); i * GP_LL_DATA < m->nbytes; x = gp_pair_data(c, i)) {
         if (!gp_pair_credit(c))
             return 0;
         gp_ll_store(c->slot + i * GP_LL_UNIT, (uint32_t)x, (uint32_t)(x >> 32), flag, flag2);
+        i += gp_pair_step(c);
     }
     if (c->part == 0 && gp_tid() >= c->nthreads - 2) { /* not before the first ones' data */
         if (!gp_pair_credit(c))
@@ -279,11 +299,10 @@ GP_DEV int gp_pair_receive_small(gp_pair_ctx *c)
     const gp_pair *m = c->who.m;
     char *to = (char *)(uintptr_t)m->at;
     const uint32_t flag = GP_FLAG(c->who.number), flag2 = gp_pair_flag2(c);
-    const uint64_t step = (uint64_t)m->parts * c->nthreads;
     uint32_t v[4];
 
     GP_NO_UNROLL
-    for (uint64_t i = (uint64_t)c->part * c->nthreads + gp_tid(); i * GP_LL_DATA < m->nbytes; i += step) {
+    for (uint64_t i = gp_pair_first(c); i * GP_LL_DATA < m->nbytes; i += gp_pair_step(c)) {
         for (;;) {
             gp_ll_load(c->slot + i * GP_LL_UNIT, v);
             if (v[1] == flag && v[3] == flag2)
@@ -346,13 +365,14 @@ GP_DEV int gp_pair_move(gp_pair_ctx *c, uint64_t other)
     const uint64_t *mark = m->sends ? c->who.here->empty[c->ring] : c->who.here->full[c->ring];
     uint64_t *theirs = m->sends ? c->there->full[c->ring] : c->there->empty[c->ring];
     const uint64_t most = other ? s.nbytes : m->chunk;
+    char *stage = c->slot + c->who.h->at.ll_bytes + (uint64_t)c->part * 2 * m->chunk;
     uint64_t at = 0;
     uint32_t k = 0;
 
     do {
         const uint64_t n = s.nbytes - at < most ? s.nbytes - at : most;
         char *own = (char *)(uintptr_t)m->at + s.begin + at;
-        char *away = other ? (char *)(uintptr_t)other + s.begin : c->slot + c->who.h->at.ll_bytes + (2 * c->part + (k & 1)) * m->chunk;
+        char *away = other ? (char *)(uintptr_t)other + s.begin : stage + (k & 1) * m->chunk;
         if (!other && (!m->sends || k >= 2) &&
             !gp_pair_meet(c, &mark[c->part], GP_PAIR_MARK(c->who.number, m->sends ? k - 1 : k + 1)))
             return 0;
@@ -403,6 +423,19 @@ GP_DEV char *gp_pair_slot(const gp_pair_head *h, uint32_t from, uint32_t to, uin
            (uint64_t)ring * h->at.slot_bytes;
 }
 
+/* A message that is the only one: each part adds its share, and nobody need be the last. Not before all
+ * threads of the block know the number. */
+GP_DEV void gp_pair_share(const gp_pair_ctx *c)
+{
+    const gp_pair *m = c->who.m;
+    const uint64_t each = GP_WHOLE / m->parts;
+
+    if (m->sends && m->small)
+        gp_sync_publish(); /* the others have met */
+    if (gp_tid() == 0)
+        gp_add_relaxed(gp_pair_progress(c->who.h, m), c->part ? each : GP_WHOLE - (m->parts - 1u) * each);
+}
+
 /* A part of a message. 0: give up. */
 GP_DEV int gp_pair_part(const gp_pair_head *h, const gp_pair *m, gp_pair_shared *sh, uint32_t part)
 {
@@ -415,39 +448,45 @@ GP_DEV int gp_pair_part(const gp_pair_head *h, const gp_pair *m, gp_pair_shared 
     c.there = gp_pair_state_of(h, m->peer, rank);
     c.part = part, c.nthreads = h->frame.nthreads, c.spins = 0;
     /* asked for together, before it is known which */
-    const uint32_t before = gp_word_peek(gp_pair_number(h, m));
+    const uint32_t failed = gp_word_peek(&gp_pair_own(h)->failed);
+    const uint32_t before = GP_TURN(gp_flag_peek(gp_pair_progress(h, m)));
     GP_UNROLL
     for (int i = 0; i < GP_PAIR_SLOTS; i++)
         done[i] = m->sends ? gp_flag_peek(&here->done[i]) : 0;
+    c.data = m->sends && m->small ? gp_pair_data(&c, gp_pair_first(&c)) : 0;
+    if (failed)
+        return 0;
     c.who.number = before + m->index + 1;
     c.ring = c.who.number % GP_PAIR_SLOTS;
     c.done = c.ring & 2 ? (c.ring & 1 ? done[3] : done[2]) : c.ring & 1 ? done[1] : done[0];
     c.slot = m->sends ? gp_pair_slot(h, rank, m->peer, c.ring) : gp_pair_slot(h, m->peer, rank, c.ring);
-    if (m->small)
-        return m->sends ? gp_pair_send_small(&c) : gp_pair_receive_small(&c);
-    return gp_pair_large(&c);
+    if (!(!m->small ? gp_pair_large(&c) : m->sends ? gp_pair_send_small(&c) : gp_pair_receive_small(&c)))
+        return 0;
+    if (h->single)
+        gp_pair_share(&c);
+    return 1;
 }
 
-/* The last block moves the numbers on. */
+/* The last block moves the numbers on, where a pair has several. */
 GP_DEV void gp_pair_end(const gp_pair_head *h, const gp_pair *msg, gp_pair_shared *sh)
 {
     const uint32_t nblocks = h->send_blocks + h->recv_blocks;
     uint32_t *arrived = &gp_pair_own(h)->pairs_arrived;
 
-    gp_sync();
+    gp_sync_publish();
     if (gp_tid() == 0) {
         sh->last = nblocks == 1 || gp_add_device(arrived, 1) == nblocks - 1;
         if (sh->last)
             gp_word_poke(arrived, 0);
     }
-    gp_sync();
+    gp_sync_publish();
     if (!sh->last)
         return;
     GP_NO_UNROLL
     for (uint32_t k = gp_tid(); k < h->nmsgs; k += h->frame.nthreads) {
-        uint32_t *number = gp_pair_number(h, &msg[k]);
+        uint64_t *progress = gp_pair_progress(h, &msg[k]);
         if (msg[k].final)
-            gp_word_poke(number, gp_word_peek(number) + msg[k].index + 1);
+            gp_flag_relaxed(progress, gp_flag_peek(progress) + GP_PROGRESS(msg[k].index + 1u));
     }
 }
 
@@ -456,14 +495,11 @@ GP_DEV void gp_pairs_run(const gp_pair_head *h, const gp_pair *msg, gp_pair_shar
     const uint32_t sends = gp_bid() < h->send_blocks, stride = sends ? h->send_blocks : h->recv_blocks;
     uint32_t next = sends ? gp_bid() : gp_bid() - h->send_blocks;
 
-    const uint32_t failed = gp_word_peek(&gp_pair_own(h)->failed);
     if (gp_tid() == 0) {
         sh->failed = 0;
         sh->since_ms = 0;
     }
     gp_sync();
-    if (failed)
-        return;
     GP_NO_UNROLL
     for (uint32_t k = 0; k < h->nmsgs; k++) {
         const gp_pair *m = &msg[k];
@@ -474,7 +510,8 @@ GP_DEV void gp_pairs_run(const gp_pair_head *h, const gp_pair *msg, gp_pair_shar
             if (!gp_pair_part(h, m, sh, next - m->first))
                 return;
     }
-    gp_pair_end(h, msg, sh);
+    if (!h->single)
+        gp_pair_end(h, msg, sh);
 }
 
 #endif

@@ -135,8 +135,8 @@ typedef struct {
     uint32_t started;          /* the turn begun; the watch copies these two now and then */
     uint32_t failed;           /* a lane has given up: the others follow */
     uint32_t pad[12];
-    /* messages with each rank: numbers of the last of earlier launches, blocks that are done with one */
-    struct { uint32_t sent, received, left[GP_PAIR_SLOTS]; } pair[GP_RANKS];
+    /* messages with each rank: progress, and blocks that are done with one I receive */
+    struct { uint64_t sent, received; uint32_t left[GP_PAIR_SLOTS]; } pair[GP_RANKS];
     uint32_t pairs_arrived;    /* blocks that have finished a launch of messages */
     uint32_t pad2[31];
 } gp_state;
@@ -207,7 +207,8 @@ typedef struct {
 typedef struct {
     gp_frame       frame;
     gp_pair_layout at;
-    uint32_t       nmsgs, send_blocks, recv_blocks, pad;
+    uint32_t       nmsgs, send_blocks, recv_blocks;
+    uint32_t       single;     /* no pair has two messages in a direction */
 } gp_pair_head;
 
 /* The arguments of gp_pairs_few, which get there sooner, and of gp_pairs_many. */
