@@ -15,14 +15,14 @@ TIME_LIMIT(900)
 
 /* ---- what varies */
 
-static const struct { int n, ndevices; gpu_place place; } teams_of[] = {
-    { 1, 0, GPU_PROCESSES },
-    { 2, 0, GPU_PROCESSES },  { 3, 0, GPU_PROCESSES },  { 4, 0, GPU_PROCESSES },  { 5, 0, GPU_PROCESSES },  { 8, 0, GPU_PROCESSES },
-    { 2, 0, GPU_THREADS },    { 3, 0, GPU_THREADS },    { 4, 0, GPU_THREADS },    { 5, 0, GPU_THREADS },    { 8, 0, GPU_THREADS },
-    { 2, 0, GPU_ONE_THREAD }, { 3, 0, GPU_ONE_THREAD }, { 4, 0, GPU_ONE_THREAD }, { 5, 0, GPU_ONE_THREAD }, { 8, 0, GPU_ONE_THREAD },
-    { 2, 1, GPU_THREADS },    { 3, 2, GPU_THREADS },    { 8, 2, GPU_THREADS },
-    { 2, 1, GPU_ONE_THREAD }, { 3, 1, GPU_ONE_THREAD }, { 4, 2, GPU_ONE_THREAD }, { 5, 2, GPU_ONE_THREAD }, { 8, 1, GPU_ONE_THREAD },
-    { 8, 2, GPU_ONE_THREAD },
+enum { PROCS = GPU_PROCESSES, THREADS = GPU_THREADS, ONE = GPU_ONE_THREAD };
+static const struct { int n, ndevices, place; } teams_of[] = {
+    { 1, 0, PROCS },
+    { 2, 0, PROCS },   { 3, 0, PROCS },   { 4, 0, PROCS },   { 5, 0, PROCS },   { 8, 0, PROCS },
+    { 2, 0, THREADS }, { 3, 0, THREADS }, { 4, 0, THREADS }, { 5, 0, THREADS }, { 8, 0, THREADS },
+    { 2, 0, ONE },     { 3, 0, ONE },     { 4, 0, ONE },     { 5, 0, ONE },     { 8, 0, ONE },
+    { 2, 1, THREADS }, { 3, 2, THREADS }, { 8, 2, THREADS },
+    { 2, 1, ONE },     { 3, 1, ONE },     { 4, 2, ONE },     { 5, 2, ONE },     { 8, 1, ONE },     { 8, 2, ONE },
 };
 static const struct { const char *env; bool unordered; } ways[] = {
     { "RCCLX_ALGO=", false },           { "NCCL_PROTO=LL", false },     { "NCCL_PROTO=LL128", false },
@@ -37,7 +37,8 @@ static const size_t counts_of[] = { 0, 1, 2, 3, 7, 17, 64, 129, 1000, 4097, 6553
 static const int    weights[] = { 2, 4, 4, 4, 4, 4, 4, 4, 4, 3, 1 }; /* how many cards of a size */
 
 typedef enum { PLAIN, OF_NCCL, REGISTERED, MIXED, IN_PLAIN, BUFFERS } buffers;
-static const char *const buffer_names[BUFFERS] = { "plain", "ncclMemAlloc", "registered", "mixed by rank", "in plain, out ncclMemAlloc" };
+static const char *const buffer_names[BUFFERS] = { "plain", "ncclMemAlloc", "registered", "mixed by rank",
+                                                   "in plain, out ncclMemAlloc" };
 enum { KINDS_OF_MEMORY = 3, NTEAMS = sizeof teams_of / sizeof *teams_of, NWAYS = sizeof ways / sizeof *ways };
 
 typedef struct {
@@ -159,8 +160,9 @@ static void lengths(const call *c, int n, int rank, size_t *in, size_t *out)
 static size_t inside(const call *c, int rank)
 {
     const rcclx_kind k = c->kind;
+    const bool       parts = k == RCCLX_ALL_GATHER || k == RCCLX_REDUCE_SCATTER || k == RCCLX_GATHER || k == RCCLX_SCATTER;
 
-    return k == RCCLX_ALL_GATHER || k == RCCLX_REDUCE_SCATTER || k == RCCLX_GATHER || k == RCCLX_SCATTER ? c->count * (size_t)rank : 0;
+    return parts ? c->count * (size_t)rank : 0;
 }
 
 static void lay_out(rank_buffers *b, const call *c, int n, int rank)
@@ -260,14 +262,14 @@ static void tell(const call *c, const gpu_worker *w, char *text, size_t nbytes)
 {
     const sample *s = w->arg;
 
-    snprintf(text, nbytes, "%s of %zu %s %s, %s%s, %d elements off, root %d; %s, %s, %s, %d ranks on %d devices, %s", rcclx_kind_name(c->kind),
-             c->count, rcclx_type_name(c->type), rcclx_redop_name(c->op), buffer_names[c->buffer], c->in_place ? ", in place" : "", c->offset,
-             c->root, ways[s->way].env, lanes[s->lanes], starts[s->start], w->n, w->team->ndevices ? w->team->ndevices : w->n,
-             gpu_place_names[w->team->place]);
+    snprintf(text, nbytes, "%s of %zu %s %s, %s%s, %d elements off, root %d; %s, %s, %s, %d ranks on %d devices, %s",
+             rcclx_kind_name(c->kind), c->count, rcclx_type_name(c->type), rcclx_redop_name(c->op), buffer_names[c->buffer],
+             c->in_place ? ", in place" : "", c->offset, c->root, ways[s->way].env, lanes[s->lanes], starts[s->start], w->n,
+             w->team->ndevices ? w->team->ndevices : w->n, gpu_place_names[w->team->place]);
 }
 
-static bool expect(const call *c, const gpu_worker *w, int rank, const conform_data *d, const uint64_t *table, const char *out, size_t first,
-                   size_t count, const char *name)
+static bool expect(const call *c, const gpu_worker *w, int rank, const conform_data *d, const uint64_t *table, const char *out,
+                   size_t first, size_t count, const char *name)
 {
     const size_t size = rcclx_type_size(d->type), at = conform_wrong(d, table, out, first, count);
     char         text[400];
@@ -289,8 +291,8 @@ static bool verify_parts(const rank_buffers *b, const call *c, const gpu_worker 
         const bool   all = c->kind == RCCLX_ALL_TO_ALL || c->kind == RCCLX_ALL_TO_ALLV;
         const char  *part = b->out + c->count * (size_t)r * size;
         ok = expect(c, w, rank, d, d->value[r], part, all ? c->count * (size_t)rank : 0, got, "a part of out") &&
-             CHECK(conform_untouched(part + got * size, (c->count - got) * size), "rank %d: bytes behind the part of rank %d were written",
-                   rank, r);
+             CHECK(conform_untouched(part + got * size, (c->count - got) * size),
+                   "rank %d: bytes behind the part of rank %d were written", rank, r);
     }
     return ok;
 }
@@ -353,8 +355,8 @@ static void reduce_on_host(conform_data *d)
         conform_fill(d, d->value[r], src[r], 0, CONFORM_PERIOD);
         from[r] = src[r];
     }
-    const rcclx_reduce_args a = { .type = d->type, .op = d->op, .nsrc = d->n, .ndst = 1, .src = from, .dst = &to, .count = CONFORM_PERIOD,
-                                  .divisor = d->n, .scalar = d->op == RCCLX_PREMUL ? d->scalar : NULL };
+    const rcclx_reduce_args a = { .type = d->type, .op = d->op, .nsrc = d->n, .ndst = 1, .src = from, .dst = &to,
+                                  .count = CONFORM_PERIOD, .divisor = d->n, .scalar = d->op == RCCLX_PREMUL ? d->scalar : NULL };
     rcclx_reduce(&a);
     for (int i = 0; i < CONFORM_PERIOD; i++) {
         const uint64_t bits = bits_get(dst + (size_t)i * size, size);
@@ -387,8 +389,8 @@ static bool play(gpu_worker *w, rank_buffers *b, const call *c, int index, confo
         ok = carry(w, i, &b[i], false) && ok;
         b[i].op = c->op < RCCLX_PREMUL ? (ncclRedOp_t)c->op : ncclSum;
         if (c->op == RCCLX_PREMUL)
-            ok = OK_OR_TELL(ncclRedOpCreatePreMulSum(&b[i].op, &d->scalar[w->rank[i]], (ncclDataType_t)c->type, ncclScalarHostImmediate,
-                                                     w->comm[i])) && ok;
+            ok = OK_OR_TELL(ncclRedOpCreatePreMulSum(&b[i].op, &d->scalar[w->rank[i]], (ncclDataType_t)c->type,
+                                                     ncclScalarHostImmediate, w->comm[i])) && ok;
     }
     gpu_open(w);
     for (int i = 0; i < w->nmine; i++)
@@ -480,15 +482,17 @@ static void same_bits(const gpu_team *t, const sample *s)
         if (kind != RCCLX_ALL_REDUCE && kind != RCCLX_ALL_GATHER && kind != RCCLX_BROADCAST)
             continue;
         for (int r = 1; r < t->n; r++)
-            CHECK(t->shared->hash[k][r] == t->shared->hash[k][0], "call %d, %s of %zu %s %s: rank %d has other bits than rank 0", k,
-                  rcclx_kind_name(kind), s->calls[k].count, rcclx_type_name(s->calls[k].type), rcclx_redop_name(s->calls[k].op), r);
+            CHECK(t->shared->hash[k][r] == t->shared->hash[k][0], "call %d, %s of %zu %s %s: rank %d has other bits than rank 0",
+                  k, rcclx_kind_name(kind), s->calls[k].count, rcclx_type_name(s->calls[k].type),
+                  rcclx_redop_name(s->calls[k].op), r);
     }
 }
 
 /* false: there are not devices enough for it. */
 static bool run_sample(sample *s)
 {
-    gpu_team t = { .n = teams_of[s->team].n, .ndevices = teams_of[s->team].ndevices, .place = teams_of[s->team].place, .work = work, .arg = s };
+    gpu_team t = { .n = teams_of[s->team].n, .ndevices = teams_of[s->team].ndevices, .work = work, .arg = s,
+                   .place = (gpu_place)teams_of[s->team].place };
 
     snprintf(t.env[0], sizeof t.env[0], "%s", ways[s->way].env);
     snprintf(t.env[1], sizeof t.env[1], "%s", lanes[s->lanes]);

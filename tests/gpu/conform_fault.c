@@ -139,7 +139,8 @@ static void differ(gpu_worker *w)
 static const struct { int n, ndevices; gpu_place place; } teams[] = {
     { 2, 0, GPU_PROCESSES }, { 3, 0, GPU_PROCESSES }, { 3, 1, GPU_THREADS }, { 2, 2, GPU_ONE_THREAD }, { 4, 2, GPU_THREADS },
 };
-static const char *const envs[] = { "RCCLX_ALGO=", "NCCL_PROTO=LL", "NCCL_PROTO=LL128", "NCCL_PROTO=Simple", "RCCLX_ALGO=staged" };
+static const char *const envs[] = { "RCCLX_ALGO=", "NCCL_PROTO=LL", "NCCL_PROTO=LL128", "NCCL_PROTO=Simple",
+                                    "RCCLX_ALGO=staged" };
 
 TEST(calls_that_differ)
 {
@@ -148,7 +149,8 @@ TEST(calls_that_differ)
     for (int which = 0; which < ndifferences; which++)
         for (int e = 0; e < 5; e++) {
             const int k = (which + e) % nteams;
-            gpu_team  t = { .n = teams[k].n, .ndevices = teams[k].ndevices, .place = teams[k].place, .work = differ, .arg = &which };
+            gpu_team  t = { .n = teams[k].n, .ndevices = teams[k].ndevices, .place = teams[k].place, .work = differ,
+                            .arg = &which };
             snprintf(t.env[0], sizeof t.env[0], "%s", envs[e]);
             if (!gpu_fits(&t))
                 continue;
@@ -179,7 +181,8 @@ static void never(gpu_worker *w)
 
     for (int i = 0; ok && i < w->nmine; i++)
         for (int k = 0; ok && w->rank[i] != w->n - 1 && k < 20; k++)
-            ok = OK_OR_TELL(ncclAllReduce(x[i], x[i], k % 2 ? 5000 : 10, ncclFloat, ncclSum, w->comm[i], (cudaStream_t)w->stream[i]));
+            ok = OK_OR_TELL(ncclAllReduce(x[i], x[i], k % 2 ? 5000 : 10, ncclFloat, ncclSum, w->comm[i],
+                                          (cudaStream_t)w->stream[i]));
     for (int i = 0; i < w->nmine; i++)
         if (pthread_create(&thread[i], NULL, abort_soon, w->comm[i]))
             check_give_up();
@@ -259,8 +262,8 @@ static void dies(gpu_worker *w)
     CHECK(told(w->comm[0], SECONDS) == ncclRemoteError, "rank %d waits on", w->rank[0]);
     CHECK(check_now() - began < 1.2 * check_scale(), "it took %.2f s", check_now() - began);
     CHECK(ncclAllReduce(x[0], x[0], 1, ncclFloat, ncclSum, w->comm[0], (cudaStream_t)w->stream[0]) != ncclSuccess, "it goes on");
-    CHECK(strstr(ncclGetLastError(w->comm[0]), "rank 1") && strstr(ncclGetLastError(w->comm[0]), "ended"), "no word of rank 1 in: %s",
-          ncclGetLastError(w->comm[0]));
+    const char *text = ncclGetLastError(w->comm[0]);
+    CHECK(strstr(text, "rank 1") && strstr(text, "ended"), "no word of rank 1 in: %s", text);
     if (graph) /* nobody but its owner knows how often it has still to run */
         gpu_sync(w, 0, w->stream[0]);
     abort_all(w);
@@ -279,7 +282,8 @@ TEST(a_process_that_is_killed)
         for (int e = 0; e < 5; e++)
             for (int n = 2; n <= 5; n += 3) {
                 bool        is_graph = graph;
-                gpu_team    t = { .n = n, .place = GPU_PROCESSES, .work = dies, .arg = &is_graph, .env = { "", "RCCLX_TIMEOUT=0" } };
+                gpu_team    t = { .n = n, .place = GPU_PROCESSES, .work = dies, .arg = &is_graph,
+                                  .env = { "", "RCCLX_TIMEOUT=0" } };
                 check_ranks ranks;
                 snprintf(t.env[0], sizeof t.env[0], "%s", envs[e]);
                 if (!gpu_fits(&t) || !gpu_begin(&t))
@@ -320,7 +324,7 @@ static void points_astray(gpu_worker *w)
     refused(ncclAllReduce(x[0], host, 10, ncclUint32, ncclSum, c, s), "host memory", "recvbuff");
     refused(ncclBroadcast(x[0], &ok, 1, ncclInt8, 1, c, s), "the stack", "recvbuff");
     refused(ncclAllReduce(freed, x[0], 10, ncclUint32, ncclSum, c, s), "freed memory", "freed");
-    refused(ncclAllReduce(x[0], x[0], most + (64 << 20), ncclUint32, ncclSum, c, s), "a buffer that is too short", "reach beyond");
+    refused(ncclAllReduce(x[0], x[0], most + (64 << 20), ncclUint32, ncclSum, c, s), "a short buffer", "reach beyond");
     refused(ncclAllGather(x[0], x[0], most + 1, ncclUint32, c, s), "an output that is too short", "reach beyond");
     refused(ncclAllReduce(NULL, x[0], 10, ncclUint32, ncclSum, c, s), "NULL", "NULL");
     if (w->device[1] != w->device[0]) {
