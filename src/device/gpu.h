@@ -50,6 +50,7 @@ typedef struct {
     uint64_t  device_ptr;   /* where kernels find it */
     uint64_t  base;         /* the allocation it lies in */
     size_t    nbytes;
+    bool      goes_on;      /* it is a piece of a larger range: what follows may be mapped, too */
     uint64_t  serial;       /* of the allocation: never used again for another; 0: the driver does not say */
 } rcclx_gpu_pointer;
 

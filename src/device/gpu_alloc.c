@@ -186,6 +186,7 @@ static void meet(rcclx_gpu_pointer *p, uint64_t base, size_t nbytes)
     const uint64_t end = base + nbytes < p->base + p->nbytes ? base + nbytes : p->base + p->nbytes;
 
     if (nbytes && end > begin) {
+        p->goes_on = end < p->base + p->nbytes;
         p->base = begin;
         p->nbytes = end - begin;
     }

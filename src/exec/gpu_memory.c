@@ -306,6 +306,20 @@ rcclx_status rcclx_gpu_read(rcclx_team *t, void *to, const void *from, size_t nb
 
 /* --- arguments ------------------------------------------------------------------------- */
 
+/* Allocators that grow a buffer map it piece by piece (PyTorch's expandable segments). */
+static bool within(const rcclx_gpu *gpu, int device, rcclx_gpu_pointer at, uint64_t p, size_t nbytes)
+{
+    if (at.base > p || p - at.base > at.nbytes)
+        return false;
+    while (p + nbytes > at.base + at.nbytes) {
+        const uint64_t next = at.base + at.nbytes;
+        if (!at.goes_on || gpu->pointer((const void *)(uintptr_t)next, &at) != RCCLX_OK || at.place != RCCLX_AT_DEVICE ||
+            at.device != device || at.base != next || !at.nbytes)
+            return false;
+    }
+    return true;
+}
+
 rcclx_status rcclx_gpu_buffer_check(const rcclx_team *t, const char *call, const char *what, const void *p, size_t nbytes)
 {
     const rcclx_gpu *gpu = t->driver;
@@ -319,8 +333,7 @@ rcclx_status rcclx_gpu_buffer_check(const rcclx_team *t, const char *call, const
     if (at.place == RCCLX_AT_DEVICE && at.device != t->device)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: %s %p is memory of %s device %d and this rank is on device %d; allocate "
                           "it with this rank's device as the current one", t->rank, call, what, p, gpu->name, at.device, t->device);
-    const uint64_t skip = (uint64_t)(uintptr_t)p - at.base;
-    if (at.base && at.nbytes && (at.base > (uint64_t)(uintptr_t)p || skip > at.nbytes || nbytes > at.nbytes - skip))
+    if (at.base && at.nbytes && !within(gpu, t->device, at, (uint64_t)(uintptr_t)p, nbytes))
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: the %zu bytes at %s %p reach beyond its allocation of %zu bytes at "
                           "0x%llx; is the count too large?", t->rank, call, nbytes, what, p, at.nbytes, (unsigned long long)at.base);
     return RCCLX_OK;

@@ -24,7 +24,7 @@
 #define NO_BOUND  (~(size_t)0)
 
 enum { SIMPLE = RCCLX_PROTO_SIMPLE, LL = RCCLX_PROTO_LL, LL128 = RCCLX_PROTO_LL128 };
-enum { K = 1024, SPLIT_FROM = 64 * K, RELAY_FROM = 8 << 20 };
+enum { K = 1024, SPLIT_FROM = 64 * K, RELAY_FROM = 16 << 20 };
 
 static const struct row {
     unsigned    kinds;

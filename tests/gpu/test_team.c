@@ -274,7 +274,7 @@ TEST(small_goes_by_flags_and_large_in_place)
         { 2, "", 7, 1 << 20, "ll128" },  { 2, "", 7, (1 << 20) + 1, "direct" }, { 2, "", 1, 8, "direct" },
         { 2, "", 5, 8, "ll128" },        { 8, "", 7, 100000, "ll128_two" },  { 8, "", 7, 1 << 20, "direct" },
         { 2, "staged", 7, 8, "staged" }, { 8, "ring", 7, 8, "ring" },        { 2, "ll", 7, 1 << 20, "ll" },
-        { 2, "ll", 7, 1 << 26, "relay" },  { 8, "", 7, 8 << 20, "direct" },  { 8, "", 7, (8 << 20) + 1, "relay" },
+        { 2, "ll", 7, 1 << 26, "relay" },  { 8, "", 7, 16 << 20, "direct" },  { 8, "", 7, (16 << 20) + 1, "relay" },
         { 2, "relay", 7, 8, "relay" },   { 2, "direct", 7, 1 << 26, "direct" }, { 16, "^relay", 7, 1 << 26, "direct" },
         { 2, "^relay,direct", 7, 1 << 26, "relay_staged" }, { 2, "staged", 7, 1 << 26, "staged" },
         { 1, "", 1, 1 << 26, "direct" },

@@ -468,6 +468,7 @@ ALONE(virtual_memory_of_others_is_exported_by_mapping)
     CHECK(f->vmm_map(va, unit, 0, first, 0) == 0 && f->vmm_map(va + unit, 2 * unit, 0, second, 0) == 0, "maps");
     FINE(g->pointer(va + unit + 5, &p));
     CHECK(p.base == (uintptr_t)va + unit && p.nbytes == 2 * unit, "%zu bytes at %#lx", p.nbytes, (unsigned long)p.base);
+    CHECK(p.goes_on, "more may be mapped behind it");
     FINE(g->export(va + 5, &h));
     CHECK(h.fd >= 0 && h.offset == 5 && h.nbytes == unit, "%lu bytes", (unsigned long)h.nbytes);
     close(h.fd);
