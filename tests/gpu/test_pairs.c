@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-TIME_LIMIT(600)
+TIME_LIMIT(900)
 
 enum { BLANK = 0xee, MOST_LETTERS = 2048 };
 
@@ -278,7 +278,7 @@ static void late(bool sender, bool in, bool out)
     char *scratch;
     rcclx_gpu_scope s;
 
-    emu_settings("RCCLX_TIMEOUT=60", NULL);
+    emu_settings("RCCLX_GPU_LANES=4", "RCCLX_TIMEOUT=60", NULL);
     post *p = open_post(2, NBYTES);
     emu_ranks *e = p->e;
     in_place(p, in, out);
@@ -455,14 +455,14 @@ TEST(messages_that_differ_are_told_on_both_ranks)
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int way = 0; way < 3; way++) {
-            emu_settings("RCCLX_TIMEOUT=30", NULL);
+            emu_settings("RCCLX_GPU_LANES=4", "RCCLX_TIMEOUT=60", NULL);
             post *p = open_post(2, 300001);
             in_place(p, way == 1, way == 2);
             emu_ranks *e = p->e;
             EMU_OK(ncclSend(e->in[0], rows[i].sent, ncclInt8, 1, e->comm[0], (cudaStream_t)e->stream[0]));
             EMU_OK(ncclRecv(e->out[1], rows[i].expected, rows[i].type, 0, e->comm[1], (cudaStream_t)e->stream[1]));
             for (int r = 0; r < 2; r++) {
-                CHECK(async(e->comm[r], 10) == ncclInvalidUsage, "row %zu, way %d: rank %d noticed nothing", i, way, r);
+                CHECK(async(e->comm[r], 25) == ncclInvalidUsage, "row %zu, way %d: rank %d noticed nothing", i, way, r);
                 says(why(e, r), rows[i].a, rows[i].b);
                 says(why(e, r), "message number 1", "must be equal on both sides");
             }
@@ -486,13 +486,13 @@ TEST(a_peer_that_does_not_come_is_named_at_the_deadline)
         for (int sends = 0; sends < 2; sends++) {
             if (sends && i == 0)
                 continue; /* it is in its slot, and done */
-            emu_settings(limit, NULL);
+            emu_settings(limit, "RCCLX_GPU_LANES=4", NULL);
             emu_ranks *e = emu_open(2, 500000);
             if (sends)
                 EMU_OK(ncclSend(e->in[0], sizes[i], ncclInt8, 1, e->comm[0], (cudaStream_t)e->stream[0]));
             else
                 EMU_OK(ncclRecv(e->out[0], sizes[i], ncclInt8, 1, e->comm[0], (cudaStream_t)e->stream[0]));
-            CHECK(async(e->comm[0], 10) == ncclRemoteError, "rank 0 waits on");
+            CHECK(async(e->comm[0], 25) == ncclRemoteError, "rank 0 waits on");
             says(why(e, 0), sends ? "Send of 500000 int8 to rank 1" : "int8 from rank 1 (message number 1", "for rank 1 (pid");
             says(why(e, 0), sends ? "to receive" : "to send", "RCCLX_TIMEOUT is");
             CHECK(async(e->comm[1], 5) != ncclSuccess, "rank 1 was not told");
@@ -523,7 +523,7 @@ TEST(a_small_message_need_not_be_waited_for)
 TEST(a_rank_that_closed_is_not_waited_for)
 {
     for (int sends = 0; sends < 2; sends++) {
-        emu_settings(NULL);
+        emu_settings("RCCLX_GPU_LANES=4", NULL);
         emu_ranks *e = emu_open(2, 500000);
         EMU_OK(ncclCommDestroy(e->comm[1]));
         e->comm[1] = NULL;
@@ -531,7 +531,7 @@ TEST(a_rank_that_closed_is_not_waited_for)
             EMU_OK(ncclSend(e->in[0], 500000, ncclInt8, 1, e->comm[0], (cudaStream_t)e->stream[0]));
         else
             EMU_OK(ncclRecv(e->out[0], 500000, ncclInt8, 1, e->comm[0], (cudaStream_t)e->stream[0]));
-        CHECK(async(e->comm[0], 20) == ncclRemoteError, "rank 0 waits on");
+        CHECK(async(e->comm[0], 25) == ncclRemoteError, "rank 0 waits on");
         says(why(e, 0), sends ? "Send to rank 1" : "Recv from rank 1", "has destroyed its communicator");
         drop(e);
     }
@@ -539,7 +539,7 @@ TEST(a_rank_that_closed_is_not_waited_for)
 
 TEST(abort_ends_a_wait_for_a_message)
 {
-    emu_settings(NULL);
+    emu_settings("RCCLX_GPU_LANES=4", NULL);
     emu_ranks *e = emu_open(2, 500000);
     EMU_OK(ncclRecv(e->out[0], 500000, ncclInt8, 1, e->comm[0], (cudaStream_t)e->stream[0]));
     usleep(20000);
