@@ -95,6 +95,7 @@ enum {
     LANE_BYTES  = 64,  /* times threads: a lane's share of a large message */
     SMALL_BYTES = 16,  /* of a small one */
     SMALL_LANES = 8,
+    ALONE_BYTES = 32,  /* up to here one lane does: more have to agree on who is last */
     CHUNK_BYTES = 64 << 10, /* most that is staged at a time: the receiver takes one while the next is written */
     FEW_RANKS   = 4,   /* with more there are more peers at a time, and half the lanes do */
 };
@@ -131,6 +132,8 @@ static int lanes_for(const rcclx_gpu_picker *p, size_t nbytes, bool small)
 
     if (p->lanes_cap && p->lanes_cap < most)
         most = p->lanes_cap;
+    if (small && nbytes <= (size_t)p->threads * ALONE_BYTES)
+        return 1;
     return between((nbytes + each - 1) / each, most);
 }
 
