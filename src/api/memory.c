@@ -77,8 +77,8 @@ static rcclx_status take_away(rcclx_comm *c, void *handle)
     pthread_mutex_unlock(&c->lock);
     if (known)
         return c->team.gpu ? rcclx_gpu_deregister(&c->team, (int)((uintptr_t)handle & UINT64_C(0xffffffff)) - FIRST) : RCCLX_OK;
-    return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: ncclCommDeregister: handle %p is none of this communicator's; pass what "
-                      "ncclCommRegister gave, once", c->rank, handle);
+    return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: handle %p is no registered buffer or window of this communicator; pass "
+                      "what ncclCommRegister or ncclCommWindowRegister gave, once", c->rank, handle);
 }
 
 RCCLX_API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_t size, void **handle))
@@ -105,9 +105,9 @@ RCCLX_API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle
     return rcclx_result(s);
 }
 
-/* --- windows: NULL is the answer "not here" --------------------------------------- */
+/* --- windows: on GPUs registered buffers; elsewhere NULL is the answer "not here" ---- */
 
-static rcclx_status open_window(const rcclx_comm *c, const void *buff, ncclWindow_t *win, int flags)
+static rcclx_status open_window(rcclx_comm *c, void *buff, size_t size, ncclWindow_t *win, int flags)
 {
     static const char call[] = "ncclCommWindowRegister";
 
@@ -118,7 +118,7 @@ static rcclx_status open_window(const rcclx_comm *c, const void *buff, ncclWindo
     if (flags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING))
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: winFlags 0x%x has unknown bits; pass NCCL_WIN_*", c->rank, call,
                           (unsigned)flags);
-    return RCCLX_OK;
+    return c->team.gpu && size ? add(c, buff, size, (void **)win) : RCCLX_OK;
 }
 
 RCCLX_API(ncclResult_t, ncclCommWindowRegister,
@@ -127,9 +127,8 @@ RCCLX_API(ncclResult_t, ncclCommWindowRegister,
     rcclx_status s;
     rcclx_comm  *c = rcclx_comm_acquire(comm, "ncclCommWindowRegister", &s);
 
-    (void)size;
     if (c) {
-        s = open_window(c, buff, win, winFlags);
+        s = open_window(c, buff, size, win, winFlags);
         rcclx_comm_release(c);
     }
     return rcclx_api_result(s);
@@ -141,7 +140,9 @@ RCCLX_API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t
     rcclx_comm  *c = rcclx_comm_acquire(comm, "ncclCommWindowDeregister", &s);
 
     if (c) {
-        if (win)
+        if (win && c->team.gpu)
+            s = take_away(c, win);
+        else if (win)
             s = RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: ncclCommWindowDeregister: win %p is no window of this library, which "
                            "has given out none", c->rank, (void *)win);
         else

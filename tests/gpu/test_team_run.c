@@ -471,6 +471,17 @@ TEST(memory_of_the_library_and_registered_buffers_are_used_in_place)
         EMU_OK(ncclCommDeregister(e->comm[r], handle[r]));
         CHECK(ncclCommDeregister(e->comm[r], handle[r]) == ncclInvalidArgument, "deregistered twice");
     }
+    ncclWindow_t window[N];
+    for (int r = 0; r < N; r++) {
+        EMU_OK(ncclCommWindowRegister(e->comm[r], e->in[r], e->nbytes, &window[r], NCCL_WIN_COLL_SYMMETRIC));
+        CHECK(window[r] && registered(e, r) == 1, "%d registered", registered(e, r));
+    }
+    run_all(e, counts, 1);
+    for (int r = 0; r < N; r++) {
+        EMU_OK(ncclCommWindowDeregister(e->comm[r], window[r]));
+        CHECK(ncclCommWindowDeregister(e->comm[r], window[r]) == ncclInvalidArgument, "deregistered twice");
+        CHECK(registered(e, r) == 0, "%d registered", registered(e, r));
+    }
     emu_close(e);
 }
 
