@@ -181,7 +181,7 @@ GP_DEV uint64_t gp_resolve(const gp_ctx *c, uint32_t rank, uint64_t token)
 
     if (token == 0 || token == GP_TOKEN_NONE)
         return token;
-    const uint64_t base = gp_ld8(&map[rank * GP_REGS + (token >> 48) - 1]);
+    const uint64_t base = gp_flag_peek(&map[rank * GP_REGS + (token >> 48) - 1]); /* may be as new as the header */
     return base ? base + (token & ((UINT64_C(1) << 48) - 1)) : 0;
 }
 
@@ -424,6 +424,8 @@ GP_DEV void gp_end_turn(const gp_ctx *c)
 
 GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int type, const int op)
 {
+    if (c->w->credit)
+        gp_sync(); /* who waits looks at what thread 0 has set */
     if (c->lane == 0 && !c->f->alone)
         gp_announce(c);
     gp_choose_plan(c, 0);
