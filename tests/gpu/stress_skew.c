@@ -435,6 +435,78 @@ TEST(two_communicators_at_once)
         run_teams(flight, &two, envs[e]);
 }
 
+/* ---- a rank that nobody waits for falls behind; what its peers announce must not run over what it has still to read
+ *
+ *   all-reduce with scalars (all read all headers) | reduce to 1, 1, 2, 3: the others only send | all-reduce */
+
+enum { BEHIND = 200 };
+
+static bool fall_behind(gpu_worker *w, char **x, const ncclRedOp_t *twice, int late)
+{
+    static const int roots[] = { 1, 1, 2, 3 };
+    bool             ok = true;
+
+    if (w->rank[0] == late)
+        usleep(1000); /* the others sleep as they wait for it, and do not all wake at once */
+    for (int step = 0; ok && step < 6; step++) {
+        gpu_open(w);
+        for (int i = 0; i < w->nmine; i++) {
+            const cudaStream_t s = (cudaStream_t)w->stream[i];
+            float             *in = (float *)(void *)x[i], *out = in + 16 + step;
+            const ncclRedOp_t  op = step == 0 || step == 4 ? twice[i] : ncclSum;
+            ok = OK_OR_TELL(step == 0 || step == 5 ? ncclAllReduce(in, out, 1, ncclFloat, op, w->comm[i], s)
+                                                   : ncclReduce(in, out, 1, ncclFloat, op, roots[step - 1], w->comm[i], s)) && ok;
+        }
+        ok = gpu_close(w) && ok;
+    }
+    return ok;
+}
+
+static void behind(gpu_worker *w)
+{
+    char       *x[CONFORM_RANKS] = { 0 };
+    ncclRedOp_t twice[CONFORM_RANKS];
+    float       host[32] = { 0 }, two = 2;
+    bool        ok = true;
+
+    for (int i = 0; ok && i < w->nmine; i++) {
+        host[0] = (float)(w->rank[i] + 1);
+        ok = gpu_alloc(w, i, &x[i], sizeof host) && gpu_put(w, i, x[i], host, sizeof host) &&
+             OK_OR_TELL(ncclRedOpCreatePreMulSum(&twice[i], &two, ncclFloat, ncclScalarHostImmediate, w->comm[i]));
+    }
+    for (int k = 0; ok && k < BEHIND * gpu_longer(20); k++) {
+        ok = fall_behind(w, x, twice, k % w->n);
+        for (int i = 0; k % 50 == 49 && i < w->nmine; i++)
+            ok = gpu_sync(w, i, w->stream[i]) && ok;
+    }
+    for (int i = 0; i < w->nmine; i++) {
+        const float sum = (float)(w->n * (w->n + 1) / 2);
+        ncclResult_t r;
+        gpu_get(w, i, host, x[i], sizeof host);
+        CHECK(host[16] == 2 * sum && host[21] == sum, "rank %d: %g and %g", w->rank[i], (double)host[16], (double)host[21]);
+        CHECK(ncclCommGetAsyncError(w->comm[i], &r) == ncclSuccess && r == ncclSuccess, "rank %d: %s", w->rank[i],
+              ncclGetLastError(w->comm[i]));
+        gpu_free(w, i, x[i]);
+    }
+}
+
+TEST(a_rank_far_behind)
+{
+    static const gpu_place places[] = { GPU_PROCESSES, GPU_THREADS, GPU_THREADS };
+
+    for (int e = 0; e < 2; e++)
+        for (int k = 0; k < 3; k++) {
+            gpu_team t = { .n = 8, .ndevices = k == 2 ? 2 : 0, .place = places[k], .work = behind };
+            snprintf(t.env[0], sizeof t.env[0], "NCCL_PROTO=%s", e ? "LL128" : "LL");
+            if (!gpu_fits(&t))
+                continue;
+            CASE("%s, 8 ranks on %d devices, %s", t.env[0], t.ndevices ? 2 : 8, gpu_place_names[t.place]) {
+                CHECK(gpu_run(&t) == 0, "ranks failed");
+                gpu_end(&t);
+            }
+        }
+}
+
 /* ---- graphs: the communicator's first operations are captured; replays and eager calls follow each other */
 
 enum { GRAPH_ACTS = 6, REPLAYS = 200 };
