@@ -514,7 +514,7 @@ TEST(a_sample_of_all_calls)
 {
     static sample s;
     const bool    real = gpu_here()->kind != RCCLX_GPU_EMU;
-    const int     nteams = (real ? REAL_TEAMS : NTEAMS * NWAYS) * gpu_longer(10);
+    const int     nteams = (real ? REAL_TEAMS : NTEAMS * NWAYS / GPU_PART) * gpu_longer(10);
 
     reference_init();
     gpu_seed();

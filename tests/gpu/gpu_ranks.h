@@ -287,6 +287,9 @@ static inline void gpu_environment(const gpu_team *t)
     /* ranks that share a device wait for each other: each stream of theirs needs a queue of its own */
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
     setenv("GPU_MAX_HW_QUEUES", "24", 1);
+#ifdef __SANITIZE_THREAD__
+    setenv("NCCL_MAX_CTAS", "4", 1); /* it knows 8128 threads, and every lane of an emulated GPU is one */
+#endif
     for (int i = 0; i < GPU_ENV && *t->env[i]; i++) {
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(t->env[i], "="), t->env[i]);
@@ -365,6 +368,13 @@ static inline int gpu_roll(uint64_t *state, int below)
     *state = conform_mix(*state + 0x9e3779b97f4a7c15u);
     return (int)((*state >> 20) % (uint64_t)below);
 }
+
+/* Under a sanitizer a sample is a part of what it is otherwise. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { GPU_PART = 8 };
+#else
+enum { GPU_PART = 1 };
+#endif
 
 /* RCCLX_TEST_LONG=k: k times as much, and more; else 1. */
 static inline int gpu_longer(int factor)
