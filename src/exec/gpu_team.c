@@ -298,6 +298,25 @@ static void wait_for_kernels(rcclx_team *t)
     }
 }
 
+/* Launches of graphs leave nothing behind to wait for but the device. An abort cannot wait for that: launches that are
+ * still queued look at the memory to learn that they are to leave, so they keep it. */
+static void wait_for_graphs(rcclx_team *t)
+{
+    rcclx_gpu_team *g = t->gpu;
+
+    if (!g->graphs || g->stuck)
+        return;
+    if (atomic_load(&t->broken) || atomic_load(&t->aborted)) {
+        g->stuck = true;
+        RCCLX_INFO_LOG(INIT, "rank %d of %d: graphs may still be queued on %s device %d; what they use of its memory is given up",
+                       t->rank, t->nranks, g->gpu->name, g->device);
+        return;
+    }
+    const int before = g->gpu->relax();
+    g->gpu->device_sync();
+    g->gpu->unrelax(before);
+}
+
 void rcclx_gpu_team_drain(rcclx_team *t)
 {
     rcclx_gpu_team *g = t->gpu;
@@ -307,6 +326,7 @@ void rcclx_gpu_team_drain(rcclx_team *t)
         return;
     pthread_mutex_lock(&g->lock);
     wait_for_kernels(t);
+    wait_for_graphs(t);
     pthread_mutex_unlock(&g->lock);
     leave(g, &v);
 }

@@ -134,6 +134,35 @@ TEST(abort_ends_kernels_and_leaves_the_device)
     works_again();
 }
 
+/* Launches of a graph that are still queued need the communicator's memory to learn that they are to leave. */
+TEST(abort_with_graphs_in_the_queue_leaves_the_device)
+{
+    enum { LAUNCHES = 20 };
+    rcclx_gpu_graph graph;
+    rcclx_gpu_scope s;
+
+    emu_settings(NULL);
+    emu_ranks *e = emu_open(2, COUNT * sizeof(float));
+    EMU_DO(e->gpu->enter(&s, e->device[0]));
+    EMU_DO(e->gpu->capture_begin(e->stream[0]));
+    EMU_OK(reduce(e, 0, COUNT));
+    EMU_DO(e->gpu->capture_end(e->stream[0], &graph));
+    for (int i = 0; i < LAUNCHES; i++)
+        EMU_DO(e->gpu->graph_launch(graph, e->stream[0]));
+    usleep(20000);
+    const double began = check_now();
+    EMU_OK(ncclCommAbort(e->comm[0]));
+    CHECK(check_now() - began < check_scale(), "abort took %.2f s", check_now() - began);
+    e->comm[0] = NULL;
+    emu_wait(e, 0);
+    EMU_DO(e->gpu->graph_destroy(graph));
+    e->gpu->leave(&s);
+    EMU_OK(ncclCommAbort(e->comm[1]));
+    e->comm[1] = NULL;
+    emu_close(e);
+    works_again();
+}
+
 TEST(destroy_waits_for_what_was_handed_out)
 {
     float host[COUNT];
