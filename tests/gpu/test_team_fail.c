@@ -137,7 +137,7 @@ TEST(abort_ends_kernels_and_leaves_the_device)
 /* Launches of a graph that are still queued need the communicator's memory to learn that they are to leave. */
 TEST(abort_with_graphs_in_the_queue_leaves_the_device)
 {
-    enum { LAUNCHES = 20 };
+    enum { LAUNCHES = 2000 };
     rcclx_gpu_graph graph;
     rcclx_gpu_scope s;
 
