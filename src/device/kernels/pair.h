@@ -174,7 +174,7 @@ GP_DEV uint64_t gp_pair_resolve(const gp_pair_ctx *c, uint64_t token)
 {
     const gp_frame *f = &c->who.h->frame;
     const uint64_t *map = (const uint64_t *)(uintptr_t)f->map;
-    const uint64_t base = gp_ld8(&map[c->who.m->peer * GP_REGS + (token >> 48) - 1]);
+    const uint64_t base = gp_flag_peek(&map[c->who.m->peer * GP_REGS + (token >> 48) - 1]); /* the watch writes it */
 
     return base ? base + (token & ((UINT64_C(1) << 48) - 1)) : 0;
 }
