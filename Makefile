@@ -24,9 +24,11 @@ FOLDERS = unit conform fault fuzz users gpu
 else ifeq ($(SAN),thread)
 BUILD  ?= build-tsan
 FOLDERS = unit conform
+GPU_TESTS = conform_collectives|stress_million|test_team_fail
 else
 BUILD  ?= build-asan
 FOLDERS = unit conform fuzz
+GPU_TESTS = test_team|test_team_run|test_pairs|stress_million
 endif
 
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja --log-level=NOTICE -DRCCLX_GPU=$(GPU) \
@@ -34,7 +36,7 @@ CONFIGURE = cmake -S . -B $(BUILD) -G Ninja --log-level=NOTICE -DRCCLX_GPU=$(GPU
 RUN       = RCCLX_BUILD=$(BUILD) $(BUILD)/runner $(if $(K),-k '$(K)')
 empty    :=
 space    := $(empty) $(empty)
-PATTERN   = /tests/($(subst $(space),|,$(FOLDERS)))/
+PATTERN   = /tests/($(subst $(space),|,$(FOLDERS)))/$(if $(GPU_TESTS),|/tests/gpu/($(GPU_TESTS))$$)
 
 # Under a sanitizer programs are slower (the limits grow), and the checks and
 # scripts, which would find nothing new, are left out.
@@ -67,7 +69,7 @@ test:
 	@$(CONFIGURE) -DRCCLX_WERROR=ON >/dev/null
 	@cmake --build $(BUILD) --target all tests
 	@grep -E '$(PATTERN)' $(BUILD)/tests.txt > $(BUILD)/selected.txt || true
-	@$(RUN) $(SCRIPTS) @$(BUILD)/selected.txt
+	@RCCLX_DEVICE=host $(RUN) $(SCRIPTS) @$(BUILD)/selected.txt
 
 gpu-test:
 	@scripts/setup build test gpu
