@@ -71,6 +71,20 @@ static held look(void)
     return (held){ check_count_fds(), check_count_threads(), check_count_maps(), rollup("Rss:"), address_space() };
 }
 
+/* What has just ended is seen for a moment: look until nothing changes. */
+static held settled(void)
+{
+    held now = look();
+
+    for (int same_looks = 0, looks = 0; same_looks < 5 && looks < 300; looks++) {
+        usleep(10000);
+        const held next = look();
+        same_looks = next.fds == now.fds && next.threads == now.threads && next.maps == now.maps ? same_looks + 1 : 0;
+        now = next;
+    }
+    return now;
+}
+
 /* Threads that have just ended may be seen for a moment, and so may what they hold. */
 static void same(held before, const char *what, long growth)
 {
@@ -126,7 +140,7 @@ static int rounds_main(int rank, int n, void *arg)
     for (int round = 0; round < p->nrounds; round++) {
         if (p->measure_here && round == p->warm) {
             world_meet(p->w, n);
-            before = look();
+            before = settled();
         }
         ncclComm_t c = turn(p->w, round, rank, n);
         if (!c || !use(c, rank, n, round))
@@ -152,7 +166,7 @@ static void rounds_of_threads(int n, int nrounds)
 
     REQUIRE(run_ranks_as_threads(n, rounds_main, &p) == 0, "threads failed");
     usleep(100000);
-    const held before = look();
+    const held before = settled();
     for (int done = 0; done < nrounds; done += 250) {
         memset(p.w, 0, sizeof *p.w);
         p.nrounds = 250;
@@ -231,7 +245,7 @@ TEST(rounds_where_init_fails)
     rcclx_option_reload();
     for (int warm = 1; warm >= 0; warm--) {
         (void)WAIT_FOR(check_count_threads() == 1, 5); /* who waits for ranks that never come is a thread */
-        const held before = look();
+        const held before = settled();
         for (int round = 0; round < (warm ? 20 : world_long() ? 200 : 100); round++) {
             attempt a = { .failure = (failure)(round % NFAILURES) };
             REQUIRE(ncclGetUniqueId(&a.id) == ncclSuccess, "%s", ncclGetLastError(NULL));
@@ -259,7 +273,7 @@ static int many_main(int rank, int n, void *arg)
         return 1;
     for (long call = 0; call < ncalls; call++) {
         if (call == ncalls / 20)
-            before = look();
+            before = settled();
         if (world_reduce(c, rank, n, call, in, out, 1 + (size_t)call % 4) != ncclSuccess)
             return 1;
         if (call % 100 == 0)
@@ -292,7 +306,7 @@ TEST(streams_memory_and_operators_come_and_go)
         float        x = 2, y = 0;
         void        *p, *q, *reg;
         if (i == 100)
-            before = look();
+            before = settled();
         REQUIRE(rcclxStreamCreate(&s) == ncclSuccess && ncclMemAlloc(&p, 100000) == ncclSuccess && ncclMemAlloc(&q, 10) == ncclSuccess,
                 "%s", ncclGetLastError(NULL));
         REQUIRE(ncclRedOpCreatePreMulSum(&op, &x, ncclFloat, ncclScalarHostImmediate, c) == ncclSuccess &&
