@@ -33,6 +33,8 @@ endif
 
 CONFIGURE = cmake -S . -B $(BUILD) -G Ninja --log-level=NOTICE -DRCCLX_GPU=$(GPU) \
             $(if $(SAN),-DRCCLX_SANITIZE=$(SAN)) $(CMAKE_FLAGS)
+# Tests use host memory unless they say otherwise; where there are GPUs, that has to be said.
+HOST      = $(if $(wildcard /dev/nvidiactl /dev/kfd),RCCLX_DEVICE=host)
 RUN       = RCCLX_BUILD=$(BUILD) $(BUILD)/runner $(if $(K),-k '$(K)')
 empty    :=
 space    := $(empty) $(empty)
@@ -69,7 +71,7 @@ test:
 	@$(CONFIGURE) -DRCCLX_WERROR=ON >/dev/null
 	@cmake --build $(BUILD) --target all tests
 	@grep -E '$(PATTERN)' $(BUILD)/tests.txt > $(BUILD)/selected.txt || true
-	@RCCLX_DEVICE=host $(RUN) $(SCRIPTS) @$(BUILD)/selected.txt
+	@$(HOST) $(RUN) $(SCRIPTS) @$(BUILD)/selected.txt
 
 gpu-test:
 	@scripts/setup build test gpu

@@ -67,7 +67,7 @@ static rcclx_status add(rcclx_comm *c, void *buff, size_t size, void **handle)
     return RCCLX_OK;
 }
 
-static rcclx_status take_away(rcclx_comm *c, void *handle)
+static rcclx_status take_away(rcclx_comm *c, const char *call, void *handle)
 {
     bool known = ((uintptr_t)handle & UINT64_C(0xffff000000000000)) == mark_of(c);
 
@@ -77,8 +77,8 @@ static rcclx_status take_away(rcclx_comm *c, void *handle)
     pthread_mutex_unlock(&c->lock);
     if (known)
         return c->team.gpu ? rcclx_gpu_deregister(&c->team, (int)((uintptr_t)handle & UINT64_C(0xffffffff)) - FIRST) : RCCLX_OK;
-    return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: handle %p is no registered buffer or window of this communicator; pass "
-                      "what ncclCommRegister or ncclCommWindowRegister gave, once", c->rank, handle);
+    return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: handle %p is no registered buffer or window of this communicator; pass what "
+                      "its registration gave, once", c->rank, call, handle);
 }
 
 RCCLX_API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_t size, void **handle))
@@ -99,7 +99,7 @@ RCCLX_API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle
     rcclx_comm  *c = rcclx_comm_acquire(comm, "ncclCommDeregister", &s);
 
     if (c) {
-        s = take_away(c, handle);
+        s = take_away(c, "ncclCommDeregister", handle);
         rcclx_comm_release(c);
     }
     return rcclx_result(s);
@@ -141,7 +141,7 @@ RCCLX_API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t
 
     if (c) {
         if (win && c->team.gpu)
-            s = take_away(c, win);
+            s = take_away(c, "ncclCommWindowDeregister", win);
         else if (win)
             s = RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: ncclCommWindowDeregister: win %p is no window of this library, which "
                            "has given out none", c->rank, (void *)win);
