@@ -186,10 +186,10 @@ static rcclx_status agree_on_lanes(rcclx_team *t)
     p->lanes_least = 1;
     for (int r = 0; r < t->nranks; r++) {
         const rcclx_gpu_ident *d = &t->area[r]->device;
-        int beside = 0;
+        int beside = 0; /* itself, too */
         for (int k = 0; k < t->nranks; k++)
             beside += !strcmp(d->pci, t->area[k]->device.pci);
-        const int room = d->sms / beside;
+        const int room = d->sms / (beside ? beside : 1);
         if (room < 1 && t->driver->kind != RCCLX_GPU_EMU)
             return RCCLX_FAIL(RCCLX_USAGE, "rank %d of %d: init: %d ranks share device %s, which has %d multiprocessors; use fewer "
                               "ranks a device", t->rank, t->nranks, beside, d->pci, d->sms);

@@ -99,8 +99,8 @@ GP_DEV uint32_t gp_key_nan(int type)
     return type == GP_F16 ? 0x7e000000u : type == GP_E4M3 || type == GP_E5M2 ? 0x7f000000u : 0x7fc00000u;
 }
 
-GP_DEV uint32_t gp_key_turn(uint32_t b) { return b ^ ((uint32_t)((int32_t)b >> 31) & 0x7fffffffu); }
-GP_DEV uint64_t gp_key_turn64(uint64_t b) { return b ^ ((uint64_t)((int64_t)b >> 63) & 0x7fffffffffffffffu); }
+GP_DEV uint32_t gp_key_turn(uint32_t b) { return b ^ ((0u - (b >> 31)) & 0x7fffffffu); }
+GP_DEV uint64_t gp_key_turn64(uint64_t b) { return b ^ ((UINT64_C(0) - (b >> 63)) & 0x7fffffffffffffffu); }
 
 GP_DEV uint32_t gp_key(int type, int op, uint32_t b)
 {
@@ -346,7 +346,7 @@ GP_DEV void gp_int_open(gp_acc *a, int type, int op, gp_v4 v, uint64_t scalar, i
         else if (bytes == 8 && i < 2)
             a->q[i] = gp_get64(v, i) * by;
         else if (bytes == 8 && i < 4)
-            a->q[i] = type == GP_I64 ? (uint64_t)((int64_t)gp_get64(v, i - 2) >> 63) : 0;
+            a->q[i] = type == GP_I64 ? UINT64_C(0) - (gp_get64(v, i - 2) >> 63) : 0;
     }
 }
 
