@@ -85,7 +85,7 @@
     X(SHM_DISABLE, "NCCL_SHM_DISABLE", BOOL, "0", 0, 0, AGREE,                                           \
       "no effect yet: ranks of one machine always share memory")                                         \
     X(NVLS_ENABLE, "NCCL_NVLS_ENABLE", INT, "2", 0, 2, AGREE,                                            \
-      "no effect on the host: NVLink multicast")                                                         \
+      "no effect: NVLink multicast is not used")                                                         \
     X(CMA, "RCCLX_CMA", ENUM("0|1|auto"), "auto", 0, 0, AGREE,                                           \
       "read peers' buffers through process_vm_readv: never, always, where it works and pays")            \
     X(LL_BYTES, "RCCLX_LL_BYTES", SIZE, "8K", 0, 8192, AGREE,                                            \

@@ -1,9 +1,9 @@
 #ifndef RCCLX_EXEC_LANE_H
 #define RCCLX_EXEC_LANE_H
 
-/* The step interpreter: carries out a plan's steps for one lane of one rank.
- * Written in the C subset that kernels use (no calls but gp_*, and the two data
- * steps behind rcclx_view.move), so that a GPU block runs the same code.
+/* The step interpreter of the host: carries out a plan's steps for one lane of one rank.
+ * What moves data is behind rcclx_view.move. GPUs have one of their own, which spins
+ * where this one returns (device/kernels/run.h).
  *
  *   lane 0   piece 0, 2, 4 ...   each piece: step 0, 1, 2 ... of the plan
  *   lane 1   piece 1, 3, 5 ...

@@ -33,7 +33,7 @@
  *   wait        gp_nap in every loop that spins; gp_ticks: nanoseconds
  *   code        GP_SLOW: a function that is called and not inlined, arguments by value
  *   numbers     gp_f32_bits .., gp_add_f32 .. (rounded once, never fused), small floats
- *               one by one and by the word: as docs/numerics.md has them
+ *               by the word: as docs/numerics.md has them
  *
  * Kernels are the subset of C that all compilers take: a source is C17 and CUDA and HIP.
  * Loops over the elements of a vector carry GP_UNROLL, so that indices are constant and
@@ -666,8 +666,6 @@ GP_DEV float gp_f16_f32(uint16_t h)
 }
 
 GP_DEV float gp_bf16_f32(uint16_t h) { return gp_bits_f32((uint32_t)h << 16); }
-GP_DEV uint16_t gp_f32_f16(float x) { return (uint16_t)gp_pack_f16(x, 0); }
-GP_DEV uint16_t gp_f32_bf16(float x) { return (uint16_t)gp_pack_bf16(x, 0); }
 
 GP_DEV void gp_open_f16(uint32_t pair, float f[2])
 {
@@ -764,20 +762,6 @@ GP_DEV uint32_t gp_pack_e5m2(const float f[4])
         word |= (uint32_t)rcclx_f32_to_e5m2(f[i]) << 8 * i;
 #endif
     return word;
-}
-
-GP_DEV uint8_t gp_f32_e4m3(float x)
-{
-    const float f[4] = {x, 0, 0, 0};
-
-    return (uint8_t)gp_pack_e4m3(f);
-}
-
-GP_DEV uint8_t gp_f32_e5m2(float x)
-{
-    const float f[4] = {x, 0, 0, 0};
-
-    return (uint8_t)gp_pack_e5m2(f);
 }
 
 #endif
