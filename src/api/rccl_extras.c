@@ -120,7 +120,7 @@ static rcclx_status report(rcclx_comm *c, int coll, uint64_t count, int type, in
     const size_t      nbytes = (size_t)count * rcclx_type_size((rcclx_type)type);
     const bool        small  = nbytes <= c->team.slot_max;
     const unsigned    facts  = RCCLX_FACT_APART | (c->team.cma ? RCCLX_FACT_CMA : 0);
-    const rcclx_shape shape  = { reported[coll], c->nranks, c->rank, 0 };
+    const rcclx_shape shape  = { .kind = reported[coll], .nranks = c->nranks, .rank = c->rank };
     bool              unfit  = false;
     if (c->team.gpu)
         return report_gpu(c, reported[coll], nbytes, algo, protocol, channels);

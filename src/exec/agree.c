@@ -1,6 +1,6 @@
 /* Do all ranks call the same?
  *
- * A header carries the call's signature (kind, type, operator, root) and count,
+ * A header carries the call's signature (kind, type, operator, root, codec) and count,
  * and a hash of all calls before. Whoever reads a peer's header compares. That
  * finds a difference in this call at once, and one that nobody met then (two
  * ranks that both think they are the root read no header) in the next. A rank's
@@ -11,6 +11,7 @@
  *
  * The headers of the last RCCLX_NSLOTS calls are still there, so that the text can
  * say which call it was and what either rank called. */
+#include "exec/precision.h"
 #include "exec/runner.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ uint32_t rcclx_signature(const rcclx_op *op)
 {
     const uint32_t root = rcclx_kind_rooted(op->kind) ? (uint32_t)op->root : 0;
 
-    return (uint32_t)op->kind | (uint32_t)op->type << 4 | (uint32_t)op->op << 8 | root << 12;
+    return (uint32_t)op->kind | (uint32_t)op->type << 4 | (uint32_t)op->op << 8 | root << 12 | (uint32_t)op->codec << 20;
 }
 
 uint32_t rcclx_history(uint32_t before, uint32_t sig, uint64_t count)
@@ -42,7 +43,9 @@ void rcclx_call_words(uint32_t sig, uint64_t count, char *text, size_t n)
     if (rcclx_kind_reduces(kind))
         at += snprintf(text + at, n - (size_t)at, " %s", rcclx_redop_name((rcclx_redop)(sig >> 8 & 15)));
     if (rcclx_kind_rooted(kind))
-        snprintf(text + at, n - (size_t)at, " root %u", sig >> 12);
+        at += snprintf(text + at, n - (size_t)at, " root %u", sig >> 12 & 255);
+    if (sig >> 20)
+        snprintf(text + at, n - (size_t)at, " in %s", rcclx_precision_name((int)(sig >> 20)));
 }
 
 void rcclx_task_words(const rcclx_task *t, char *text, size_t nbytes)
@@ -83,7 +86,7 @@ rcclx_status rcclx_mismatch(rcclx_team *t, int r, uint64_t seq)
         rcclx_call_words(h->sig, h->count, theirs, sizeof(theirs));
     }
     snprintf(text, sizeof(text), "collective number %llu%s: rank %d calls %s, but rank %d calls %s; all ranks must make the same "
-             "calls in the same order with the same count, type, operator and root", (unsigned long long)(at ? at : seq),
+             "calls in the same order with the same count, type, operator, root and precision", (unsigned long long)(at ? at : seq),
              at ? "" : " or long before", t->rank, mine, r, theirs);
     return rcclx_team_break(t, RCCLX_MISMATCH, text);
 }

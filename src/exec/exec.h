@@ -2,6 +2,7 @@
 #define RCCLX_EXEC_EXEC_H
 
 #include "algo/algo.h"
+#include "codec/codec.h"
 #include "device/gpu.h"
 #include "device/types.h"
 #include "plan/plan.h"
@@ -22,6 +23,16 @@
 typedef struct rcclx_runner rcclx_runner; /* coll.c: the collective in progress */
 typedef struct rcclx_stream rcclx_stream;
 typedef struct rcclx_gpu_team rcclx_gpu_team; /* gpu_team.h */
+
+/* Low precision where a call says nothing (precision.h). Set at init and by rcclx_precision_set. */
+typedef struct {
+    _Atomic uint8_t  codec, from;  /* rcclx_codec_id; RCCLX_PRECISION_* */
+    _Atomic uint16_t kinds;        /* a bit a rcclx_kind */
+    _Atomic uint32_t told;         /* causes that the log has named already */
+    _Atomic uint64_t min_bytes;    /* 0: by kind, ranks and device */
+} rcclx_precision;
+
+enum { RCCLX_PRECISION_DEFAULT, RCCLX_PRECISION_OPTION, RCCLX_PRECISION_RCCL, RCCLX_PRECISION_CALL };
 
 typedef struct rcclx_team {
     int           nranks, rank;
@@ -57,6 +68,8 @@ typedef struct rcclx_team {
     uint64_t      piped[RCCLX_MAX_RANKS], drained[RCCLX_MAX_RANKS];
     rcclx_runner *runner;
     _Atomic uint64_t ops[RCCLX_KIND_COUNT]; /* operations by kind, for the dump; who has the turn writes */
+    rcclx_precision  precision;
+    _Atomic uint64_t coded[RCCLX_KIND_COUNT]; /* of them in low precision; any thread counts */
 } rcclx_team;
 
 /* After nranks, rank, segment, peers and agreed facts are filled in. */
@@ -100,6 +113,9 @@ typedef struct {
     const size_t *scounts, *sdispls, *rcounts, *rdispls; /* all-to-all-v, elements; copied where the op outlives the call */
     const void   *bias;      /* AllReduceWithBias: added at the end */
     void         *stream;    /* NULL: done on return (or at the group's end) */
+    uint8_t       precision; /* what the call asks for: 0 what the team says, else 1 + a rcclx_codec_id */
+    uint8_t       codec;     /* what runs on the wire, a rcclx_codec_id; filled in when posted (precision.h) */
+    size_t        coded_from; /* AlltoAllv: bytes of a message from which the codec is used */
 } rcclx_op;
 
 /* Run, or queue on its stream, or keep for the group's end. The arguments are checked already. */

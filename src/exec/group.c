@@ -13,6 +13,7 @@
 
 #include "exec/batch.h"
 #include "exec/gpu_team.h"
+#include "exec/precision.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -332,6 +333,7 @@ rcclx_status rcclx_op_post(const rcclx_op *op)
         }
         rcclx_task *kept = &here.tasks[here.ntasks];
         *kept = (rcclx_task){ .op = *op };
+        RCCLX_TRY(rcclx_op_resolve(&kept->op));
         if (op->kind == RCCLX_ALL_TO_ALLV)
             RCCLX_TRY(own_tables(kept));
         here.ntasks++;
@@ -342,6 +344,7 @@ rcclx_status rcclx_op_post(const rcclx_op *op)
         return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s to itself outside a group can never meet its other half; put ncclSend and "
                           "ncclRecv in one group", team->rank, rcclx_kind_name(op->kind));
     rcclx_task task = { .op = *op };
+    RCCLX_TRY(rcclx_op_resolve(&task.op));
     if (team->gpu)
         return rcclx_gpu_post(team, &task, op->stream);
     if (op->stream)
@@ -527,7 +530,7 @@ rcclx_status rcclx_group_simulate(double *us)
         const rcclx_team *t = op->team;
         if (op->kind >= RCCLX_COLL_COUNT)
             continue;
-        const rcclx_shape shape = { op->kind, t->nranks, t->rank, op->root };
+        const rcclx_shape shape = { op->kind, t->nranks, t->rank, op->root, 0 };
         const unsigned facts = RCCLX_FACT_IN_MAPPED | RCCLX_FACT_OUT_MAPPED | RCCLX_FACT_APART;
         const size_t nbytes = op->count * rcclx_type_size(op->type);
         bool unfit;
