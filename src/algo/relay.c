@@ -17,6 +17,11 @@
  *
  *     wait 3    slot A'1  --copy-->  OUT c
  *     wait 4    slot B'1  --copy-->  OUT d
+ *
+ * Its halves serve other collectives, too: reduce-scatter ends with the sums; all-gather,
+ * all-to-all and broadcast are pushed once and taken. There a slot is filled again when its
+ * owner has said that it has read it. In low precision slots hold codes, and this is the way
+ * of every buffer.
  */
 #include "algo/parts.h"
 
@@ -35,7 +40,9 @@ static int block_of(int rank, int half)
 }
 
 static int filled(int half) { return 1 + half; }
-static int summed(int half) { return 1 + HALVES + half; }
+static int summed(int half) { return 1 + HALVES + half; } /* or taken */
+
+static int slot_of(const relay *w, int half, int rank) { return half * w->n + rank; }
 
 /* My contribution to everybody's block, into the slot there that stands for me. */
 static void push(const relay *w, int half)
@@ -44,7 +51,7 @@ static void push(const relay *w, int half)
         const int to = (w->me + i) % w->n;
         rcclx_copy_step(w->p, RCCLX_PROTO_SIMPLE, 1);
         rcclx_src(w->p, RCCLX_IN, w->me, block_of(to, half), true);
-        rcclx_dst(w->p, RCCLX_SCRATCH, to, half * w->n + w->me);
+        rcclx_dst(w->p, RCCLX_SCRATCH, to, slot_of(w, half, w->me));
     }
     rcclx_signal(w->p, filled(half));
 }
@@ -57,14 +64,18 @@ static void open_sum(const relay *w, int half)
         if (r == w->me)
             rcclx_src(w->p, RCCLX_IN, r, block_of(r, half), true);
         else
-            rcclx_src(w->p, RCCLX_SCRATCH, w->me, half * w->n + r, true);
-    rcclx_dst(w->p, RCCLX_OUT, w->me, block_of(w->me, half));
+            rcclx_src(w->p, RCCLX_SCRATCH, w->me, slot_of(w, half, r), true);
 }
 
 static bool begin(relay *w, rcclx_plan *p, const rcclx_shape *s, const char *name, int nslots)
 {
+    const bool split = s->kind == RCCLX_ALL_REDUCE || s->kind == RCCLX_BROADCAST;
+
     *w = (relay){ p, s->nranks, s->rank };
-    rcclx_plan_init(p, s, name, RCCLX_CUT_SPLIT, HALVES * s->nranks);
+    rcclx_plan_init(p, s, name, split ? RCCLX_CUT_SPLIT : RCCLX_CUT_EVEN,
+                    s->kind == RCCLX_BROADCAST ? HALVES : split ? HALVES * s->nranks : s->nranks);
+    if (!split)
+        rcclx_plan_parts(p, HALVES);
     if (s->nranks == 1) {
         rcclx_part_alone(p);
         return false;
@@ -86,20 +97,102 @@ static void build(rcclx_plan *p, const rcclx_shape *s)
     }
     for (int half = 0; half < HALVES; half++) {
         open_sum(&w, half);
-        for (int i = 1; i < w.n; i++)
+        for (int i = 0; i < w.n; i++)
             rcclx_dst(p, RCCLX_OUT, (w.me + i) % w.n, block_of(w.me, half));
         rcclx_signal_credit(p, summed(half));
     }
     rcclx_wait(p, RCCLX_ALL, summed(HALVES - 1), RCCLX_LAG_END);
 }
 
-/* The sum of rank r's half lies in slot (HALVES + half) * n + r of all the others. */
-static void take(const relay *w, int half)
+/* --- through scratch ------------------------------------------------------------ */
+
+/* What lies in slot `base` + r, of every other rank r, into OUT. */
+static void take(const relay *w, int half, int base)
 {
-    rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_NONE);
     for (int i = 1; i < w->n; i++) {
         const int from = (w->me + i) % w->n;
-        rcclx_part_copy(w->p, RCCLX_SCRATCH, w->me, (HALVES + half) * w->n + from, RCCLX_OUT, block_of(from, half), 1);
+        rcclx_part_copy(w->p, RCCLX_SCRATCH, w->me, base + from, RCCLX_OUT, block_of(from, half), 1);
+    }
+}
+
+static void all_reduce(const relay *w)
+{
+    for (int half = 0; half < HALVES; half++)
+        push(w, half);
+    for (int half = 0; half < HALVES; half++) {
+        open_sum(w, half);
+        rcclx_dst(w->p, RCCLX_OUT, w->me, block_of(w->me, half));
+        for (int i = 1; i < w->n; i++)
+            rcclx_dst(w->p, RCCLX_SCRATCH, (w->me + i) % w->n, slot_of(w, HALVES + half, w->me));
+        rcclx_signal(w->p, summed(half));
+    }
+    for (int half = 0; half < HALVES; half++) {
+        rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_NONE);
+        take(w, half, slot_of(w, HALVES + half, 0));
+    }
+}
+
+static void reduce_scatter(const relay *w)
+{
+    for (int half = 0; half < HALVES; half++) {
+        rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_PREVIOUS);
+        push(w, half);
+    }
+    for (int half = 0; half < HALVES; half++) {
+        open_sum(w, half);
+        rcclx_dst(w->p, RCCLX_OUT, w->me, half);
+        rcclx_signal_credit(w->p, summed(half));
+    }
+}
+
+/* One block for everybody, me too, from whom it lies in the slots `slot`. */
+static void push_to_all(const relay *w, int half, int slot, int block)
+{
+    rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_PREVIOUS);
+    rcclx_copy_step(w->p, RCCLX_PROTO_SIMPLE, 1);
+    rcclx_src(w->p, RCCLX_IN, w->me, half, true);
+    for (int i = 1; i < w->n; i++)
+        rcclx_dst(w->p, RCCLX_SCRATCH, (w->me + i) % w->n, slot);
+    rcclx_dst(w->p, RCCLX_OUT, w->me, block);
+    rcclx_signal(w->p, filled(half));
+}
+
+static void all_gather(const relay *w)
+{
+    for (int half = 0; half < HALVES; half++)
+        push_to_all(w, half, slot_of(w, half, w->me), block_of(w->me, half));
+    for (int half = 0; half < HALVES; half++) {
+        rcclx_wait(w->p, RCCLX_ALL, filled(half), RCCLX_LAG_NONE);
+        take(w, half, slot_of(w, half, 0));
+        rcclx_signal_credit(w->p, summed(half));
+    }
+}
+
+static void all_to_all(const relay *w)
+{
+    for (int half = 0; half < HALVES; half++) {
+        rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_PREVIOUS);
+        push(w, half);
+    }
+    for (int half = 0; half < HALVES; half++)
+        rcclx_part_copy(w->p, RCCLX_IN, w->me, block_of(w->me, half), RCCLX_OUT, block_of(w->me, half), 1);
+    for (int half = 0; half < HALVES; half++) {
+        rcclx_wait(w->p, RCCLX_ALL, filled(half), RCCLX_LAG_NONE);
+        take(w, half, slot_of(w, half, 0));
+        rcclx_signal_credit(w->p, summed(half));
+    }
+}
+
+static void broadcast(const relay *w, int root)
+{
+    for (int half = 0; half < HALVES; half++) {
+        if (w->me == root) {
+            push_to_all(w, half, half, half);
+            continue;
+        }
+        rcclx_wait(w->p, root, filled(half), RCCLX_LAG_NONE);
+        rcclx_part_copy(w->p, RCCLX_SCRATCH, w->me, half, RCCLX_OUT, half, 1);
+        rcclx_signal_credit(w->p, summed(half));
     }
 }
 
@@ -107,18 +200,16 @@ static void build_staged(rcclx_plan *p, const rcclx_shape *s)
 {
     relay w;
 
-    if (!begin(&w, p, s, "relay_staged", 2 * HALVES))
+    if (!begin(&w, p, s, "relay_staged", s->kind == RCCLX_ALL_REDUCE ? 2 * HALVES : HALVES))
         return;
-    for (int half = 0; half < HALVES; half++)
-        push(&w, half);
-    for (int half = 0; half < HALVES; half++) {
-        open_sum(&w, half);
-        for (int i = 1; i < w.n; i++)
-            rcclx_dst(p, RCCLX_SCRATCH, (w.me + i) % w.n, (HALVES + half) * w.n + w.me);
-        rcclx_signal(p, summed(half));
+    switch (s->kind) {
+    case RCCLX_ALL_REDUCE:     all_reduce(&w); break;
+    case RCCLX_REDUCE_SCATTER: reduce_scatter(&w); break;
+    case RCCLX_ALL_GATHER:     all_gather(&w); break;
+    case RCCLX_ALL_TO_ALL:     all_to_all(&w); break;
+    case RCCLX_BROADCAST:      broadcast(&w, s->root); break;
+    default:                   p->status = RCCLX_UNSUPPORTED;
     }
-    for (int half = 0; half < HALVES; half++)
-        take(&w, half);
 }
 
 const rcclx_algo rcclx_algo_relay = {
@@ -131,8 +222,9 @@ const rcclx_algo rcclx_algo_relay = {
 
 const rcclx_algo rcclx_algo_relay_staged = {
     .name  = "relay_staged",
-    .about = "GPUs: the same with the sums through scratch, too; for any buffer",
-    .kinds = 1u << RCCLX_ALL_REDUCE,
-    .flags = RCCLX_DEVICE_ONLY | RCCLX_HAS_ORDER,
+    .about = "GPUs: the same with everything through scratch; for any buffer, and for low precision",
+    .kinds = 1u << RCCLX_ALL_REDUCE | 1u << RCCLX_REDUCE_SCATTER | 1u << RCCLX_ALL_GATHER | 1u << RCCLX_ALL_TO_ALL |
+             1u << RCCLX_BROADCAST,
+    .flags = RCCLX_DEVICE_ONLY | RCCLX_HAS_ORDER | RCCLX_TAKES_CODED,
     .build = build_staged,
 };

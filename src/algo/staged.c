@@ -9,7 +9,10 @@
  *
  * A slot is written again only when its readers have said so: by a later signal
  * of theirs in the same piece, or by a wait for the lane's previous piece (lag).
- * Waiting for all headers first guards against the previous operation. */
+ * Waiting for all headers first guards against the previous operation.
+ *
+ * In low precision, what all ranks get is rounded on all: the own block is written to OUT by
+ * the step that fills the slot. */
 #include "algo/parts.h"
 
 #include "algo/algo.h"
@@ -37,6 +40,17 @@ static void own(rcclx_plan *p, int block, int to_block)
     rcclx_copy_step(p, RCCLX_PROTO_SIMPLE, 1);
     rcclx_src(p, RCCLX_IN, p->shape.rank, block, true);
     rcclx_dst(p, RCCLX_OUT, p->shape.rank, to_block);
+}
+
+/* My one block, for all others and, at `to_block` of OUT, for me. */
+static void stage_for_all(rcclx_plan *p, int to_block)
+{
+    stage(p, 0, 0);
+    if (p->shape.coded)
+        rcclx_dst(p, RCCLX_OUT, p->shape.rank, to_block);
+    rcclx_signal(p, FILLED);
+    if (!p->shape.coded)
+        own(p, 0, to_block);
 }
 
 static void fetch(rcclx_plan *p, int from, int slot, int block)
@@ -97,9 +111,7 @@ static void reduce_scatter(rcclx_plan *p, int me)
 static void all_gather(rcclx_plan *p, int n, int me)
 {
     rcclx_wait(p, RCCLX_ALL, TAKEN, 1);
-    stage(p, 0, 0);
-    rcclx_signal(p, FILLED);
-    own(p, 0, me);
+    stage_for_all(p, me);
     for (int i = 1; i < n; i++) {
         rcclx_wait(p, (me + i) % n, FILLED, 0);
         fetch(p, (me + i) % n, 0, (me + i) % n);
@@ -132,11 +144,12 @@ static void from_root(rcclx_plan *p, int n, int me, int root, bool scatter)
     rcclx_wait(p, RCCLX_ALL, TAKEN, 1);
     if (scatter) {
         stage_all(p);
+        own(p, me, 0);
     } else if (n > 1) {
-        stage(p, 0, 0);
-        rcclx_signal(p, FILLED);
+        stage_for_all(p, 0);
+    } else {
+        own(p, 0, 0);
     }
-    own(p, scatter ? me : 0, 0);
     if (n > 1)
         rcclx_signal(p, TAKEN);
 }
@@ -186,6 +199,6 @@ const rcclx_algo rcclx_algo_staged = {
     .name  = "staged",
     .about = "the direct algorithms through scratch, piece by piece; for any buffer",
     .kinds = (1u << RCCLX_COLL_COUNT) - 1,
-    .flags = RCCLX_HAS_ORDER,
+    .flags = RCCLX_HAS_ORDER | RCCLX_TAKES_CODED,
     .build = build,
 };

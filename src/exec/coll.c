@@ -278,12 +278,9 @@ static void start_lanes(rcclx_runner *run, const rcclx_plan *plan)
     if (plan->pieced) {
         const size_t line = 64 / v->size;
         size_t largest = run->largest / v->size;
-        if (plan->cut == RCCLX_CUT_EVEN) {
-            largest = v->count;
-        } else if (plan->cut == RCCLX_CUT_SPLIT) {
-            size_t begin;
-            rcclx_split(v->count, v->size, plan->nblocks, 0, &begin, &largest);
-        }
+        size_t begin;
+        if (plan->cut != RCCLX_CUT_TABLE)
+            rcclx_plan_block(plan, v->count, v->size, 0, &begin, &largest);
         const size_t most = RCCLX_LANE_BYTES / (plan->nslots ? plan->nslots : 1u);
         size_t slot = t->chunk / plan->nblocks;
         if (slot > most || largest / (slot / 64 * line) >= RCCLX_MARK_PIECES - 1)

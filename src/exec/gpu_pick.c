@@ -209,7 +209,7 @@ static void tell(rcclx_gpu_picker *p, const rcclx_shape *s, size_t nbytes, int f
 rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, rcclx_kind kind, int root, size_t nbytes, bool wide, const rcclx_ready **ready,
                             int *nlanes)
 {
-    const rcclx_shape s = { kind, p->nranks, p->rank, root };
+    const rcclx_shape s = { kind, p->nranks, p->rank, root, 0 };
     rcclx_ready *r;
     int form = -1, pass = 1;
 

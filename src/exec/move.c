@@ -32,12 +32,9 @@ static range block_range(const rcclx_view *v, const rcclx_ref *ref, int block)
 {
     range r;
 
-    if (v->plan->cut == RCCLX_CUT_SPLIT)
-        rcclx_split(v->count, v->size, v->plan->nblocks, block, &r.begin, &r.length);
-    else if (v->plan->cut == RCCLX_CUT_EVEN)
-        r = (range){ v->count * (size_t)block, v->count };
-    else
-        r = table_range(v, ref, block);
+    if (v->plan->cut == RCCLX_CUT_TABLE)
+        return table_range(v, ref, block);
+    rcclx_plan_block(v->plan, v->count, v->size, block, &r.begin, &r.length);
     return r;
 }
 

@@ -57,7 +57,7 @@ static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root
         return NULL;
     rcclx_plan *plan = &(*roots)[rcclx_kind_rooted(kind) ? root : 0];
     if (!plan->nsteps) {
-        const rcclx_shape s = { kind, p->team->nranks, p->team->rank, root };
+        const rcclx_shape s = { kind, p->team->nranks, p->team->rank, root, 0 };
         rcclx_algos[a]->build(plan, &s);
         if (plan->status != RCCLX_OK) {
             rcclx_plan_fini(plan);
@@ -70,7 +70,7 @@ static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root
 static int choose(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsigned facts, bool small)
 {
     const rcclx_team *t = p->team;
-    const rcclx_shape s = { kind, t->nranks, t->rank, root };
+    const rcclx_shape s = { kind, t->nranks, t->rank, root, 0 };
     bool unfit = false;
     /* all ranks reach each other, so sums keep the rank order unless the user asks for another algorithm */
     const bool ordered = t->ordered || !*t->algo;

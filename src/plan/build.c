@@ -16,6 +16,13 @@ void rcclx_plan_init(rcclx_plan *p, const rcclx_shape *s, const char *algo, rccl
     p->algo = algo;
     p->cut = (uint8_t)cut;
     p->nblocks = (uint16_t)nblocks;
+    p->parts = (uint16_t)(cut == RCCLX_CUT_SPLIT ? nblocks : 1);
+}
+
+void rcclx_plan_parts(rcclx_plan *p, int parts)
+{
+    p->nblocks = (uint16_t)(p->nblocks * parts);
+    p->parts = (uint16_t)parts;
 }
 
 void rcclx_plan_fini(rcclx_plan *p)
@@ -79,10 +86,11 @@ void rcclx_reduce_step(rcclx_plan *p, rcclx_proto proto, int nblk, bool final)
 
 static void use_slot(rcclx_plan *p, rcclx_buf buf, int block)
 {
-    const rcclx_step *s = p->nsteps ? &p->steps[p->nsteps - 1] : NULL;
+    rcclx_step *s = p->nsteps ? &p->steps[p->nsteps - 1] : NULL;
     if (buf != RCCLX_SCRATCH || !s || (s->proto != RCCLX_PROTO_SIMPLE && !p->pushes))
         return;
     p->pieced |= s->proto == RCCLX_PROTO_SIMPLE;
+    s->coded = p->shape.coded && s->proto == RCCLX_PROTO_SIMPLE;
     if (p->nslots < block + s->nblk)
         p->nslots = (uint16_t)(block + s->nblk);
 }
@@ -132,10 +140,9 @@ void rcclx_wait(rcclx_plan *p, int peer, int phase, int lag)
 
 bool rcclx_plan_owes_credit(const rcclx_plan *p, size_t count, size_t size)
 {
-    size_t begin, last = count;
+    size_t begin, last;
 
-    if (p->cut == RCCLX_CUT_SPLIT)
-        rcclx_split(count, size, p->nblocks, p->nblocks - 1, &begin, &last);
+    rcclx_plan_block(p, count, size, p->nblocks - 1, &begin, &last);
     return p->pushes && (p->credit || !last);
 }
 
@@ -147,4 +154,10 @@ void rcclx_split(size_t count, size_t size, int nblocks, int b, size_t *begin, s
     size_t to = from + (each + (i < extra)) * line;
     *begin = from < count ? from : count;
     *length = (to < count ? to : count) - *begin;
+}
+
+void rcclx_plan_block(const rcclx_plan *p, size_t count, size_t size, int b, size_t *begin, size_t *length)
+{
+    rcclx_split(count, size, p->parts, b % p->parts, begin, length);
+    *begin += (size_t)(b / p->parts) * count;
 }

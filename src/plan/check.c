@@ -70,7 +70,7 @@ static check_actor actor(check_world *w, int rank, int l)
 static bool right_sum(const check_actor *a, const check_value *v, int block)
 {
     const uint64_t all = a->w->n == 64 ? ~0ull : (1ull << a->w->n) - 1;
-    const int want = a->op->shape.kind == RCCLX_REDUCE_SCATTER ? a->rank : block;
+    const int want = a->op->shape.kind == RCCLX_REDUCE_SCATTER ? a->rank * a->plan->parts + block : block;
 
     if (v->leaf || v->block != want)
         return rcclx_check_fail(a, "OUT block %d holds %s block %d", block, v->leaf ? "an untouched" : "the sum of",
@@ -87,30 +87,35 @@ static bool right_sum(const check_actor *a, const check_value *v, int block)
 
 static bool right_copy(const check_actor *a, const check_value *v, int block)
 {
-    int from = block, want = 0;
+    const int parts = a->plan->parts, part = block % parts;
+    int from = block / parts, want = part;
 
     switch (a->op->shape.kind) {
     case RCCLX_BROADCAST: from = a->op->shape.root; want = block; break;
-    case RCCLX_SCATTER:   from = a->op->shape.root; want = a->rank; break;
+    case RCCLX_SCATTER:   from = a->op->shape.root; want = a->rank * parts + part; break;
     case RCCLX_ALL_GATHER:
     case RCCLX_GATHER:    break;
-    default:              want = a->rank; /* all-to-all */
+    default:              want = a->rank * parts + part; /* all-to-all */
     }
     return (v->leaf && v->ranks == 1ull << from && v->block == want) ||
            rcclx_check_fail(a, "OUT block %d should be block %d of rank %d, and is block %d of rank %d", block, want,
                             from, v->block, __builtin_ctzll(v->ranks));
 }
 
-/* All ranks of an all-reduce hold the same bits: they summed in the same way. */
+/* What all ranks get has the same bits on all: it was summed, and rounded, in the same way. */
 static bool same_bits(const check_actor *a, const check_value *v, int block, int piece)
 {
+    const unsigned alike = 1u << RCCLX_ALL_REDUCE | 1u << RCCLX_ALL_GATHER | 1u << RCCLX_BROADCAST;
     uint64_t *tree = &a->op->trees[block * a->op->npieces + piece];
+    const int most = a->op->shape.kind == RCCLX_ALL_REDUCE || a->op->shape.kind == RCCLX_REDUCE_TO ? 2 : 1;
 
-    if (a->op->shape.kind != RCCLX_ALL_REDUCE)
+    if (v->coded > most)
+        return rcclx_check_fail(a, "OUT block %d went through the codec %d times, not %d", block, v->coded, most);
+    if (!(alike >> a->op->shape.kind & 1))
         return true;
     if (!*tree)
         *tree = v->tree;
-    return *tree == v->tree || rcclx_check_fail(a, "OUT block %d was summed in another way than on other ranks", block);
+    return *tree == v->tree || rcclx_check_fail(a, "OUT block %d was summed or rounded in another way than on other ranks", block);
 }
 
 static bool right_output(const check_actor *a)
@@ -250,7 +255,7 @@ static bool agree(check_world *w, int index)
     for (int r = 0; r < w->n; r++) {
         const rcclx_plan *p = &op->plans[r];
         const bool pushes = (op->algo->flags & RCCLX_PUSHES) != 0;
-        if (p->cut == first->cut && p->nblocks == first->nblocks && p->nslots == first->nslots &&
+        if (p->cut == first->cut && p->nblocks == first->nblocks && p->parts == first->parts && p->nslots == first->nslots &&
             p->pieced == first->pieced && p->pushes == pushes && p->credit == first->credit)
             continue;
         w->status = RCCLX_INTERNAL;

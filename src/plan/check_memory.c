@@ -66,9 +66,9 @@ static int alias(const check_op *op, int rank, int block)
 
     switch (op->shape.kind) {
     case RCCLX_ALL_GATHER:
-    case RCCLX_GATHER:         in = block == rank ? 0 : -1; break;
+    case RCCLX_GATHER:         in = block / p->parts == rank ? block % p->parts : -1; break;
     case RCCLX_REDUCE_SCATTER:
-    case RCCLX_SCATTER:        in = rank; break;
+    case RCCLX_SCATTER:        in = rank * p->parts + block; break;
     default:                   in = block;
     }
     return in < rcclx_ranks_blocks(p, rank, RCCLX_IN) ? in : -1;

@@ -137,6 +137,7 @@ static bool add(const check_actor *a, check_value *sum, const check_value *v, bo
     sum->ordered = v->leaf && (first || (sum->ordered && v->ranks > sum->ranks));
     sum->block = v->block;
     sum->ranks |= v->ranks;
+    sum->coded = v->coded > sum->coded ? v->coded : sum->coded;
     sum->tree = (sum->tree ^ v->tree) * 0xff51afd7ed558ccdu + (sum->tree >> 31);
     return true;
 }
@@ -186,12 +187,28 @@ static bool stays(const check_actor *a, const rcclx_step *st, int i)
  * of the message, unless all blocks are alike. */
 static bool has_length(const rcclx_plan *p, const rcclx_step *st)
 {
-    if (p->cut == RCCLX_CUT_EVEN || (st->proto != RCCLX_PROTO_SIMPLE && !p->pushes))
+    if ((p->cut == RCCLX_CUT_EVEN && p->parts == 1) || (st->proto != RCCLX_PROTO_SIMPLE && !p->pushes))
         return true;
     for (int k = 0; k < st->nsrc + st->ndst; k++)
         if (p->refs[st->first + (uint32_t)k].buf != RCCLX_SCRATCH)
             return true;
     return false;
+}
+
+/* In low precision a step that fills a slot rounds what it writes, there and beside; a run that is handed on stays as it is. */
+static bool encode(const check_actor *a, const rcclx_step *st, uint32_t *value)
+{
+    const rcclx_ref *refs = &a->plan->refs[st->first];
+    check_value v = a->w->values[*value];
+    bool fills = false;
+
+    for (int k = st->nsrc; k < st->nsrc + st->ndst; k++)
+        fills |= refs[k].buf == RCCLX_SCRATCH;
+    if (!st->coded || !fills || (st->op == RCCLX_STEP_COPY && refs[0].buf == RCCLX_SCRATCH))
+        return true;
+    v.coded++;
+    v.tree = (v.tree + 1) * 0xd6e8feb86659fd93u;
+    return rcclx_check_new_value(a->w, &v, value);
 }
 
 static bool move_blocks(const check_actor *a, const rcclx_step *st)
@@ -204,7 +221,7 @@ static bool move_blocks(const check_actor *a, const rcclx_step *st)
     if (!has_length(a->plan, st))
         return rcclx_check_fail(a, "names no block of IN or OUT, so nobody knows how long it is");
     for (int i = 0; i < st->nblk; i++) {
-        if (!(st->op == RCCLX_STEP_COPY ? copy_block : reduce_block)(a, st, i, &value))
+        if (!(st->op == RCCLX_STEP_COPY ? copy_block : reduce_block)(a, st, i, &value) || !encode(a, st, &value))
             return false;
         for (int k = 0; k < st->ndst && !stays(a, st, i); k++)
             if (!rcclx_check_store(a, st, &dst[k], dst[k].block + i, value))

@@ -23,6 +23,7 @@ typedef struct {
     bool     leaf;
     bool     ordered; /* one reduction of leaves in rank order */
     bool     final;
+    uint8_t  coded;  /* how often its bits went through a codec, at most */
 } check_value;
 
 /* The smallest memory that is told apart: a piece of a block, or a slot. */
@@ -54,7 +55,7 @@ typedef struct {
     check_atom  *ll;     /* [rank][block], pushed [rank][slot] */
     check_tick  *emptied; /* [rank]: when it last read one of its pushed slots; 0: not yet */
     uint16_t    *filled; /* [rank]: who last pushed into its slots, + 1 */
-    uint64_t    *trees;  /* [block][piece]: of the first rank to finish, all-reduce */
+    uint64_t    *trees;  /* [block][piece]: of the first rank to finish, where all get the same */
     check_tick  *ends;   /* [rank][thread]: clock at the rank's return */
 } check_op;
 

@@ -87,6 +87,7 @@ typedef struct {
     uint8_t  op, proto;
     uint8_t  final;      /* REDUCE: the last one of these elements (AVG divides here) */
     uint8_t  lag;        /* WAIT: which piece, below */
+    uint8_t  coded;      /* COPY, REDUCE: its SCRATCH operands are in the operation's codec */
     uint16_t peer;       /* WAIT */
     uint16_t phase;      /* SIGNAL, WAIT */
     uint16_t nsrc, ndst; /* COPY, REDUCE: operands refs[first .. first+nsrc+ndst), sources before destinations */
@@ -102,15 +103,22 @@ enum {
 };
 
 /* How the message is cut. EVEN: every block is `count` elements (all-gather,
- * reduce-scatter, all-to-all, gather, scatter). SPLIT: `count` elements in all,
- * cut in nblocks nearly equal blocks on cache-line bounds. TABLE: all-to-all-v,
- * displacements and counts given by the caller. */
+ * reduce-scatter, all-to-all, gather, scatter), or, in `parts` parts, part k of
+ * rank r's is block r * parts + k. SPLIT: `count` elements in all. Parts are nearly
+ * equal, on cache-line bounds. TABLE: all-to-all-v, displacements and counts given
+ * by the caller. */
 typedef enum { RCCLX_CUT_EVEN, RCCLX_CUT_SPLIT, RCCLX_CUT_TABLE } rcclx_cut;
 
-/* What a plan is built for. Only facts that all ranks agree on (and the rank). */
+/* What a plan is built for. Only facts that all ranks agree on (and the rank).
+ *
+ * coded: low precision (codec/codec.h). What SCRATCH holds is in the operation's codec: a
+ * step encodes what it writes there, decodes what it reads there, and what it writes to OUT
+ * beside SCRATCH is what a reader of that will get. A sum is taken in f32. So a plan whose
+ * OUTs must be alike on all ranks takes the own block through the codec, too. */
 typedef struct {
     rcclx_kind kind;
     int        nranks, rank, root;
+    int        coded;
 } rcclx_shape;
 
 typedef struct {
@@ -121,6 +129,7 @@ typedef struct {
     bool        pushes;   /* slots are pushed into (LL, LL128) */
     bool        credit;   /* pushes: not all hear from all; the next operation waits for this one's headers */
     uint16_t    nblocks;
+    uint16_t    parts;    /* of a rank's block (EVEN), of the message (SPLIT) */
     uint16_t    nslots;   /* scratch slots a lane (SIMPLE), or of a rank (pushed) */
     uint16_t    nphases;  /* highest phase signalled */
     rcclx_step *steps;
@@ -131,6 +140,7 @@ typedef struct {
 
 void rcclx_plan_init(rcclx_plan *p, const rcclx_shape *s, const char *algo, rcclx_cut cut, int nblocks);
 void rcclx_plan_fini(rcclx_plan *p); /* takes zeroed and half-made ones */
+void rcclx_plan_parts(rcclx_plan *p, int parts); /* EVEN: cut blocks further; right behind init */
 
 /* The words an algorithm is written in. A step is opened, given its operands,
  * sources first, and is complete when the next one is opened. */
@@ -155,6 +165,9 @@ bool rcclx_plan_owes_credit(const rcclx_plan *p, size_t count, size_t size);
  * bound a multiple of 64 bytes but the last; late blocks may be empty. */
 void rcclx_split(size_t count, size_t size, int nblocks, int b, size_t *begin, size_t *length);
 
+/* The same for block b of a plan's IN or OUT (not TABLE), when the call says `count`. */
+void rcclx_plan_block(const rcclx_plan *p, size_t count, size_t size, int b, size_t *begin, size_t *length);
+
 /* --- algorithms: who writes plans -------------------------------------- */
 
 /* What a plan needs to be true; what it promises. */
@@ -166,6 +179,7 @@ enum {
     RCCLX_HAS_ORDER     = 1 << 4, /* sums in rank order, one rounding: same bits for any count and n */
     RCCLX_PUSHES        = 1 << 5, /* fills the peers' slots of LL or LL128 */
     RCCLX_DEVICE_ONLY   = 1 << 6, /* GPUs run it, the host does not */
+    RCCLX_TAKES_CODED   = 1 << 7, /* may be built for low precision */
 };
 
 typedef struct {

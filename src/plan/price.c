@@ -82,11 +82,8 @@ static double step_ns(const walk *w, const rcclx_plan *p, const rcclx_step *st)
     const rcclx_ref *refs = &p->refs[st->first];
     double nbytes = 0, ns = w->m->step_ns;
 
-    if (p->cut == RCCLX_CUT_SPLIT)
-        for (int i = 0; i < st->nblk; i++)
-            nbytes += piece_bytes(w, p, st, i);
-    else
-        nbytes = st->nblk * piece_bytes(w, p, st, 0);
+    for (int i = 0; i < st->nblk; i++)
+        nbytes += piece_bytes(w, p, st, i);
     /* the kernel's copy reads and writes: the other side of a plain copy costs nothing more */
     const bool one_copy = st->op == RCCLX_STEP_COPY && st->ndst == 1;
     const bool get = one_copy && by_kernel(w, p->shape.rank, &refs[0]), put = one_copy && by_kernel(w, p->shape.rank, &refs[1]);
@@ -240,7 +237,7 @@ static size_t footprint(const rcclx_plan *p, size_t nbytes)
 
     for (int r = 0; r < p->shape.nranks; r++) {
         const int nblk = rcclx_ranks_blocks(p, r, RCCLX_IN) + rcclx_ranks_blocks(p, r, RCCLX_OUT);
-        const size_t mine = p->cut == RCCLX_CUT_SPLIT ? nbytes * (size_t)nblk / p->nblocks : nbytes * (size_t)nblk;
+        const size_t mine = nbytes * (size_t)nblk / p->parts;
         most = mine > most ? mine : most;
     }
     return most;

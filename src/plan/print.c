@@ -30,11 +30,10 @@ static void print_bytes(char *text, size_t ntext, double nbytes)
 
 static size_t step_bytes(const rcclx_plan *p, const rcclx_step *st, size_t count, size_t size)
 {
-    size_t sum = 0, begin, length = count;
+    size_t sum = 0, begin, length;
 
     for (int i = 0; i < st->nblk; i++) {
-        if (p->cut == RCCLX_CUT_SPLIT)
-            rcclx_split(count, size, p->nblocks, rcclx_ranks_first_block(p, st) + i, &begin, &length);
+        rcclx_plan_block(p, count, size, rcclx_ranks_first_block(p, st) + i, &begin, &length);
         sum += length * size;
     }
     return sum;
@@ -97,8 +96,12 @@ static void print_head(FILE *out, const rcclx_plan *p, size_t count, size_t size
         fprintf(out, ", blocks as the caller says");
     else if (p->cut == RCCLX_CUT_SPLIT)
         fprintf(out, ", %s in %d block%s", bytes, p->nblocks, p->nblocks == 1 ? "" : "s");
+    else if (p->parts > 1)
+        fprintf(out, ", %s a rank's block, in %d parts", bytes, p->parts);
     else
         fprintf(out, ", %s a block", bytes);
+    if (p->shape.coded)
+        fprintf(out, ", scratch in low precision");
     if (p->pieced)
         fprintf(out, ", piece by piece through %d slot%s a lane", p->nslots, p->nslots == 1 ? "" : "s");
     if (p->pushes)
@@ -186,6 +189,8 @@ void rcclx_plan_json(FILE *out, const rcclx_plan *p, size_t count, size_t size)
     rcclx_json_int(&j, "bytes", (int64_t)(count * size));
     rcclx_json_string(&j, "cut", cut_words[p->cut < 3 ? p->cut : 0]);
     rcclx_json_int(&j, "blocks", p->nblocks);
+    rcclx_json_int(&j, "parts", p->parts);
+    rcclx_json_bool(&j, "coded", p->shape.coded);
     rcclx_json_bool(&j, "pieced", p->pieced);
     rcclx_json_bool(&j, "pushes", p->pushes);
     rcclx_json_bool(&j, "credit", p->credit);

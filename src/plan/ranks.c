@@ -40,12 +40,12 @@ int rcclx_ranks_blocks(const rcclx_plan *p, int rank, rcclx_buf buf)
     case RCCLX_ALL_REDUCE:     return p->nblocks;
     case RCCLX_REDUCE_TO:      return in || root ? p->nblocks : 0;
     case RCCLX_BROADCAST:      return in && !root ? 0 : p->nblocks;
-    case RCCLX_ALL_GATHER:     return in ? 1 : n;
-    case RCCLX_REDUCE_SCATTER: return in ? n : 1;
+    case RCCLX_ALL_GATHER:     return in ? p->parts : n * p->parts;
+    case RCCLX_REDUCE_SCATTER: return in ? n * p->parts : p->parts;
     case RCCLX_ALL_TO_ALL:
-    case RCCLX_ALL_TO_ALLV:    return n;
-    case RCCLX_GATHER:         return in ? 1 : root ? n : 0;
-    case RCCLX_SCATTER:        return !in ? 1 : root ? n : 0;
+    case RCCLX_ALL_TO_ALLV:    return n * p->parts;
+    case RCCLX_GATHER:         return in ? p->parts : root ? n * p->parts : 0;
+    case RCCLX_SCATTER:        return !in ? p->parts : root ? n * p->parts : 0;
     default:                   return 0;
     }
 }
@@ -54,9 +54,7 @@ size_t rcclx_ranks_block_bytes(const rcclx_plan *p, size_t nbytes, int b)
 {
     size_t begin, length;
 
-    if (p->cut != RCCLX_CUT_SPLIT)
-        return nbytes;
-    rcclx_split(nbytes, 1, p->nblocks, b, &begin, &length);
+    rcclx_split(nbytes, 1, p->parts, b % p->parts, &begin, &length);
     return length;
 }
 

@@ -101,7 +101,7 @@ TEST(a_plan_touches_only_what_fits_asks_for)
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
             bool reads = false, writes = false;
-            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1 };
+            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0 };
             if (!((*a)->kinds >> k & 1))
                 continue;
             for (s.rank = 0; s.rank < 4; s.rank++) {
@@ -221,7 +221,7 @@ TEST(prices_make_sense)
 
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
-            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1 };
+            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0 };
             double before = 0;
             if (!((*a)->kinds >> k & 1))
                 continue;
@@ -300,7 +300,7 @@ TEST(the_cheapest_is_chosen)
     for (int n = 1; n <= 9; n += 2)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++)
             for (size_t nbytes = 1; nbytes < 64u << 20; nbytes *= 37) {
-                const rcclx_shape s = { (rcclx_kind)k, n, 0, n / 2 };
+                const rcclx_shape s = { (rcclx_kind)k, n, 0, n / 2, 0 };
                 const rcclx_machine m = machine(n, 4);
                 bool failed = true;
                 const bool small = nbytes <= 4096;

@@ -51,10 +51,10 @@ static void all_masks_and_pieces(const rcclx_algo *a, const rcclx_shape *s)
         }
 }
 
-static void all_ranks_and_roots(const rcclx_algo *a, rcclx_kind k, int most)
+static void all_ranks_and_roots(const rcclx_algo *a, rcclx_kind k, int most, bool coded)
 {
     for (int n = 1; n <= most; n++) {
-        rcclx_shape s = { .kind = k, .nranks = n };
+        rcclx_shape s = { .kind = k, .nranks = n, .coded = coded };
         const int step = !rcclx_kind_rooted(k) ? n : n <= 9 ? 1 : (n + 1) / 2;
         for (s.root = 0; s.root < n; s.root += step)
             if (can(a, &s))
@@ -70,7 +70,18 @@ TEST(every_algorithm_is_proved_for_1_to_64_ranks)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++)
             if ((*a)->kinds >> k & 1)
                 CASE("%s %s, 1 to %d ranks", (*a)->name, rcclx_kind_word((rcclx_kind)k), most)
-                    all_ranks_and_roots(*a, (rcclx_kind)k, most);
+                    all_ranks_and_roots(*a, (rcclx_kind)k, most, false);
+}
+
+TEST(low_precision_rounds_alike_on_all_ranks_and_seldom)
+{
+    const int most = check_scale() > 1 ? 9 : 32;
+
+    for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
+        for (int k = 0; k < RCCLX_COLL_COUNT; k++)
+            if ((*a)->kinds >> k & 1 && (*a)->flags & RCCLX_TAKES_CODED)
+                CASE("%s %s, 1 to %d ranks", (*a)->name, rcclx_kind_word((rcclx_kind)k), most)
+                    all_ranks_and_roots(*a, (rcclx_kind)k, most, true);
 }
 
 enum { SEQUENCE = 12 };
@@ -93,7 +104,8 @@ static rcclx_status random_sequence(const rcclx_algo *const *from, size_t nfrom,
     for (int i = 0; i < SEQUENCE; i++)
         do {
             algos[i] = from[draw() % nfrom];
-            shapes[i] = (rcclx_shape){ (rcclx_kind)(draw() % RCCLX_COLL_COUNT), n, 0, (int)(draw() % (unsigned)n) };
+            shapes[i] = (rcclx_shape){ (rcclx_kind)(draw() % RCCLX_COLL_COUNT), n, 0, (int)(draw() % (unsigned)n),
+                                       algos[i]->flags & RCCLX_TAKES_CODED && draw() % 2 };
         } while (!can(algos[i], &shapes[i]));
     return rcclx_plan_check_sequence(algos, shapes, SEQUENCE, draw(), pieces, why, sizeof(why));
 }
@@ -142,8 +154,8 @@ TEST(a_plan_that_hides_its_debt_is_reported)
     a.build = build_without_credit;
     for (int k = 0; k < RCCLX_COLL_COUNT; k++)
         for (int n = 2; n <= 5; n++)
-            for (int root = 0; can(&rcclx_algo_ll, &(rcclx_shape){ (rcclx_kind)k, n, 0, root }) && root < n; root++) {
-                const rcclx_shape s = { (rcclx_kind)k, n, 0, root };
+            for (int root = 0; can(&rcclx_algo_ll, &(rcclx_shape){ (rcclx_kind)k, n, 0, root, 0 }) && root < n; root++) {
+                const rcclx_shape s = { (rcclx_kind)k, n, 0, root, 0 };
                 const rcclx_status status = rcclx_plan_check(&a, &s, 0, 1, why, sizeof(why));
                 if (!rcclx_kind_rooted(s.kind)) {
                     CHECK(status == RCCLX_OK, "%s, %d ranks, owes nothing: %s", rcclx_kind_word(s.kind), n, why);
@@ -160,11 +172,11 @@ TEST(a_plan_that_hides_its_debt_is_reported)
 TEST(debt_is_paid_by_the_next_operation)
 {
     rcclx_algo silent = rcclx_algo_ll;
-    const rcclx_shape sum = { RCCLX_ALL_REDUCE, 3, 0, 0 };
+    const rcclx_shape sum = { RCCLX_ALL_REDUCE, 3, 0, 0, 0 };
 
     silent.build = build_without_credit;
     for (int root = 0; root < 3; root++) {
-        const rcclx_shape shapes[] = { sum, { RCCLX_BROADCAST, 3, 0, root }, sum };
+        const rcclx_shape shapes[] = { sum, { RCCLX_BROADCAST, 3, 0, root, 0 }, sum };
         const rcclx_algo *fine[] = { &rcclx_algo_ll, &rcclx_algo_ll, &rcclx_algo_ll };
         const rcclx_algo *bad[] = { &rcclx_algo_ll, &silent, &rcclx_algo_ll };
         const rcclx_algo *apart[] = { &rcclx_algo_ll, &silent, &rcclx_algo_ll128 };
@@ -192,7 +204,7 @@ TEST(empty_blocks_carry_no_news)
     };
     for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
         rcclx_plan p;
-        samples[i].algo->build(&p, &(rcclx_shape){ samples[i].kind, 4, 1, 0 });
+        samples[i].algo->build(&p, &(rcclx_shape){ samples[i].kind, 4, 1, 0, 0 });
         CHECK(rcclx_plan_owes_credit(&p, samples[i].count, 4) == samples[i].owes, "%s %s of %zu", samples[i].algo->name,
               rcclx_kind_word(samples[i].kind), samples[i].count);
         rcclx_plan_fini(&p);
@@ -203,7 +215,7 @@ TEST(slots_of_pushing_plans)
 {
     for (int n = 1; n <= 64; n++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
-            const rcclx_shape s = { (rcclx_kind)k, n, n - 1, 0 };
+            const rcclx_shape s = { (rcclx_kind)k, n, n - 1, 0, 0 };
             const rcclx_algo *const two = k == RCCLX_ALL_REDUCE ? &rcclx_algo_ll128_two : &rcclx_algo_ll128;
             const int want = k == RCCLX_ALL_REDUCE ? 2 * n : k == RCCLX_BROADCAST || k == RCCLX_SCATTER ? 1 : n;
             rcclx_plan p;
@@ -438,7 +450,7 @@ TEST(planted_faults_are_reported)
 {
     for (size_t i = 0; i < sizeof(planted) / sizeof(planted[0]); i++)
         CASE("reported: %s", planted[i].about) {
-            const rcclx_shape s = { planted[i].kind, 4, 0, 0 };
+            const rcclx_shape s = { planted[i].kind, 4, 0, 0, 0 };
             fault.base = planted[i].base;
             fault.rank = planted[i].rank;
             fault.spoil = planted[i].spoil;
@@ -466,7 +478,7 @@ static void shifted(rcclx_plan *p, const rcclx_shape *s)
 TEST(faults_that_show_in_place_only)
 {
     rcclx_algo a = rcclx_algo_direct;
-    const rcclx_shape s = { RCCLX_ALL_TO_ALL, 3, 0, 0 };
+    const rcclx_shape s = { RCCLX_ALL_TO_ALL, 3, 0, 0, 0 };
 
     a.build = shifted;
     a.flags &= ~(unsigned)RCCLX_NEEDS_APART;
@@ -544,7 +556,7 @@ TEST(every_spoilt_step_is_reported)
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++)
             for (int n = 3; n <= 5; n++) {
-                const rcclx_shape s = { (rcclx_kind)k, n, 0, 1 };
+                const rcclx_shape s = { (rcclx_kind)k, n, 0, 1, 0 };
                 for (fault.rank = 0; can(*a, &s) && fault.rank < n; fault.rank++)
                     spoil_plan(*a, &s);
             }
@@ -555,7 +567,7 @@ TEST(every_spoilt_step_is_reported)
 
 TEST(arguments_are_refused)
 {
-    rcclx_shape shapes[] = { { RCCLX_ALL_REDUCE, 65, 0, 0 }, { RCCLX_ALL_REDUCE, 3, 0, 0 } };
+    rcclx_shape shapes[] = { { RCCLX_ALL_REDUCE, 65, 0, 0, 0 }, { RCCLX_ALL_REDUCE, 3, 0, 0, 0 } };
     const rcclx_algo *algos[] = { &rcclx_algo_ring, &rcclx_algo_ring };
 
     CHECK(rcclx_plan_check(algos[0], shapes, 0, 1, why, sizeof(why)) == RCCLX_ARGUMENT, "65 ranks");
@@ -574,7 +586,7 @@ TEST(arguments_are_refused)
 
 TEST(failed_allocations_are_reported)
 {
-    const rcclx_shape s = { RCCLX_ALL_REDUCE, 3, 0, 0 };
+    const rcclx_shape s = { RCCLX_ALL_REDUCE, 3, 0, 0, 0 };
     const size_t held = rcclx_mem_held();
     int n = 0;
 
