@@ -509,7 +509,7 @@ ncclResult_t ncclParamGetParameter(const char *key, const char **value, int *val
 ncclResult_t ncclParamGetAllParameterKeys(const char ***table, int *tableLen);
 void         ncclParamDumpAll(void);
 
-/* 2.31: hints for one call. Options of other vendors are ignored. */
+/* 2.31: hints for one call. Ours are in rcclx.h; options of other vendors are ignored. */
 typedef struct ncclConfigExt {
     struct ncclConfigExt *next;
     struct {
@@ -553,7 +553,7 @@ typedef struct ncclCollConfig_v23100 {
     }
 
 /* The collectives above with hints; NULL means none. This version checks the
- * structure and follows no hint yet. */
+ * structure and follows the hints of rcclx.h; those of NCCL's own not yet. */
 ncclResult_t ncclAllReduceConfig(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
                                  ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
 ncclResult_t ncclBroadcastConfig(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,

@@ -60,6 +60,41 @@ ncclResult_t rcclxEnvRank(rcclxEnv_t *env);
  * launcher's name of the job. RCCLX_RUN_ID (any words) keeps jobs apart. config may be NULL. */
 ncclResult_t rcclxCommInitEnv(ncclComm_t *comm, ncclConfig_t *config);
 
+/* ---- Low precision ------------------------------------------------------
+ *
+ * float, bfloat16 and half data may cross the wire as codes of 8 bits, a scale every 32
+ * elements: "fp8" or "int8". Buffers keep their types; sums are taken in float. AllReduce,
+ * ReduceScatter (sum, avg), AllGather, Broadcast, AlltoAll, AlltoAllv, Send and Recv have
+ * it; what cannot be coded runs in full precision. RCCLX_LOW_PRECISION switches it on for a
+ * program, the functions below for a communicator, an option for a call.
+ *
+ * From now on: data of operations of at least minBytes use codec, "off", "fp8" or "int8". 0
+ * leaves the size to the library (on the host: never). All ranks call it alike, between the
+ * same operations; one that differs is told so by the next operation it matters to
+ * (ncclInvalidUsage or an async error, as for any difference). What is queued already stays
+ * as it is. Children of a split begin with what the environment says. */
+ncclResult_t rcclxCommSetLowPrecision(ncclComm_t comm, const char *codec, size_t minBytes);
+
+/* What holds: *codec is a constant, *minBytes as it was set. Either may be NULL. */
+ncclResult_t rcclxCommGetLowPrecision(ncclComm_t comm, const char **codec, size_t *minBytes);
+
+/* For a call: elements of the list ncclCollConfig_t.ext of ncclAllReduceConfig and its
+ * likes, key.vendorId RCCLX_VENDOR_ID. The call then uses the codec whatever its size, or,
+ * where that cannot be, returns ncclInvalidArgument. All ranks pass the same.
+ *
+ *     ncclConfigExt_t  low = { NULL, { RCCLX_VENDOR_ID, RCCLX_OPTION_LOW_PRECISION }, { .s = "int8" } };
+ *     ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+ *     config.ext = &low;
+ */
+#define RCCLX_VENDOR_ID 0x72636c78 /* "rclx" */
+
+#define RCCLX_OPTION_LOW_PRECISION       1 /* val.s: "off", "fp8", "int8" */
+#define RCCLX_OPTION_LOW_PRECISION_CODEC 2 /* val.i: one of these */
+
+#define RCCLX_LOW_PRECISION_OFF  0
+#define RCCLX_LOW_PRECISION_FP8  1
+#define RCCLX_LOW_PRECISION_INT8 2
+
 /* ---- Looking inside ----------------------------------------------------
  *
  * Write a description of `what` into buf, at most n bytes with the final zero:

@@ -338,7 +338,7 @@ static void settle(int o)
 {
     const rcclx_optrow *row = &rows[o];
     slot *s = &state.slot[o];
-    char allowed[128], used[SHOWN_BYTES];
+    char allowed[128], used[SHOWN_BYTES], nearest[32];
 
     rcclx_optvalue_parse(row, row->preset, &s->value);
     if (!s->asked)
@@ -351,8 +351,10 @@ static void settle(int o)
         return;
     rcclx_optvalue_allowed(row, allowed, sizeof(allowed));
     rcclx_optvalue_print(row, &s->value, used, sizeof(used));
-    note('A', "%s=%.*s (%s) is %s: using %s%s; allowed: %s", s->name, SHOWN_BYTES, s->asked, source_text(s->source),
-         s->is_set ? "out of range" : "not understood", s->is_set ? "" : "the default ", used, allowed);
+    rcclx_optvalue_nearest(row, s->asked, nearest, sizeof(nearest));
+    note('A', "%s=%.*s (%s) is %s: using %s%s; allowed: %s%s%s%s", s->name, SHOWN_BYTES, s->asked, source_text(s->source),
+         s->is_set ? "out of range" : "not understood", s->is_set ? "" : "the default ", used, allowed,
+         *nearest ? "; did you mean " : "", nearest, *nearest ? "?" : "");
 }
 
 /* With the lock held. */

@@ -102,6 +102,21 @@
       "GPUs: most blocks an operation uses; 0: by size")                                                 \
     X(GPU_THREADS, "RCCLX_GPU_THREADS", INT, "512", 64, 512, AGREE,                                      \
       "GPUs: threads of a block, a multiple of 64 (emulated ones use 64 unless set)")                    \
+    /* Low precision on the wire. */                                                                     \
+    X(LOW_PRECISION, "RCCLX_LOW_PRECISION", ENUM("off|fp8|int8"), "off", 0, 0, AGREE,                    \
+      "codec of float, bfloat16 and half data on the wire, all collectives but Reduce, Gather, Scatter") \
+    X(LOW_PRECISION_MIN_BYTES, "RCCLX_LOW_PRECISION_MIN_BYTES", SIZE, "0", 0, 1e15, AGREE,               \
+      "size from which the codec is used, on every device; 0: by collective and GPUs, never on the host") \
+    X(LP_ALL, "RCCL_LOW_PRECISION_ENABLE", BOOL, "0", 0, 0, AGREE,                                       \
+      "low precision in fp8 where RCCLX_LOW_PRECISION is not set")                                       \
+    X(LP_ALLREDUCE, "RCCL_LOW_PRECISION_ENABLE_ALLREDUCE", BOOL, "0", 0, 0, AGREE,                       \
+      "the same for AllReduce alone")                                                                    \
+    X(LP_ALLGATHER, "RCCL_LOW_PRECISION_ENABLE_ALLGATHER", BOOL, "0", 0, 0, AGREE,                       \
+      "the same for AllGather alone")                                                                    \
+    X(LP_REDUCESCATTER, "RCCL_LOW_PRECISION_ENABLE_REDUCESCATTER", BOOL, "0", 0, 0, AGREE,               \
+      "the same for ReduceScatter alone")                                                                \
+    X(LP_ALLTOALL, "RCCL_LOW_PRECISION_ENABLE_ALLTOALL", BOOL, "0", 0, 0, AGREE,                         \
+      "the same for AlltoAll alone")                                                                     \
     X(ARENA_BYTES, "RCCLX_ARENA_BYTES", SIZE, "256G", 1048576, INT64_C(70368744177664), 0,               \
       "address space reserved for memory from ncclMemAlloc; only what is used is taken")                 \
     X(EMU_DEVICES, "RCCLX_EMU_DEVICES", INT, "8", 0, 64, 0,                                              \
@@ -188,6 +203,6 @@
     X("RCCL_WARP_SPEED_AUTO") X("RCCL_UNROLL_FACTOR") X("RCCL_THREADS_PER_BLOCK")                        \
     X("RCCL_OVERRIDE_ALGO") X("RCCL_OVERRIDE_PROTO") X("RCCL_FORCE_ENABLE_DMABUF")                       \
     X("RCCL_DDA_ENABLE") X("RCCL_KERNEL_COLL_TRACE_ENABLE") X("RCCL_ENABLE_HDP_FLUSH")                   \
-    X("RCCL_CE_*") X("RCCLX_BUILD") X("RCCLX_TEST_*")
+    X("RCCL_LOW_PRECISION_ENABLE_INIT") X("RCCL_CE_*") X("RCCLX_BUILD") X("RCCLX_TEST_*")
 
 #endif

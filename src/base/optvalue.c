@@ -311,3 +311,20 @@ int rcclx_optname_distance(const char *a, const char *b)
     }
     return rows[na % 3][nb];
 }
+
+void rcclx_optvalue_nearest(const rcclx_optrow *row, const char *text, char *buf, size_t nbytes)
+{
+    int least = 2 + (int)strlen(text) / 4;
+
+    buf[0] = '\0';
+    for (const char *word = row->type == RCCLX_OPTTYPE_ENUM ? row->words : ""; *word; word += *word == '|') {
+        char one[32];
+        snprintf(one, sizeof(one), "%.*s", (int)strcspn(word, "|"), word);
+        const int distance = rcclx_optname_distance(one, text);
+        if (distance < least) {
+            least = distance;
+            snprintf(buf, nbytes, "%s", one);
+        }
+        word += strcspn(word, "|");
+    }
+}

@@ -46,6 +46,9 @@ rcclx_optverdict rcclx_optvalue_parse(const rcclx_optrow *row, const char *text,
 int rcclx_optvalue_print(const rcclx_optrow *row, const rcclx_optvalue *value, char *buf, size_t nbytes);
 int rcclx_optvalue_allowed(const rcclx_optrow *row, char *buf, size_t nbytes);
 
+/* ENUM: the word that `text` may have meant; "" when none is near. */
+void rcclx_optvalue_nearest(const rcclx_optrow *row, const char *text, char *buf, size_t nbytes);
+
 const char *rcclx_opttype_name(rcclx_opttype type);
 
 /* Edits (insert, delete, replace, swap neighbours; case ignored) that turn a

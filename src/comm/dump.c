@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 
 #include "base/json.h"
+#include "exec/precision.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -97,6 +98,32 @@ static void device_text(FILE *out, rcclx_comm *c)
             r.threads, r.turn);
 }
 
+static void precision_json(rcclx_json *j, const rcclx_team *t)
+{
+    rcclx_json_object_open(j, "low_precision");
+    rcclx_json_string(j, "codec", rcclx_precision_name(t->precision.codec));
+    rcclx_json_int(j, "min_bytes", (int64_t)t->precision.min_bytes);
+    rcclx_json_string(j, "from", rcclx_precision_from(t));
+    rcclx_json_object_open(j, "calls");
+    for (int k = 0; k < RCCLX_KIND_COUNT; k++)
+        if (t->coded[k])
+            rcclx_json_int(j, rcclx_kind_name((rcclx_kind)k), (int64_t)t->coded[k]);
+    rcclx_json_object_close(j);
+    rcclx_json_object_close(j);
+}
+
+static void precision_text(FILE *out, const rcclx_team *t)
+{
+    char words[300];
+
+    rcclx_precision_words(t, words, sizeof(words));
+    fprintf(out, "  low precision: %s; calls in it:", words);
+    for (int k = 0; k < RCCLX_KIND_COUNT; k++)
+        if (t->coded[k])
+            fprintf(out, " %s %llu", rcclx_kind_name((rcclx_kind)k), (unsigned long long)t->coded[k]);
+    fprintf(out, "\n");
+}
+
 static void dump_json(FILE *out, rcclx_comm *c)
 {
     const rcclx_team *t = &c->team;
@@ -124,6 +151,7 @@ static void dump_json(FILE *out, rcclx_comm *c)
         for (int k = 0; k < RCCLX_KIND_COUNT; k++)
             rcclx_json_int(&j, rcclx_kind_name((rcclx_kind)k), (int64_t)t->ops[k]);
         rcclx_json_object_close(&j);
+        precision_json(&j, t);
         rcclx_json_array_open(&j, "peers");
         for (int r = 0; r < t->nranks; r++) {
             rcclx_json_object_open(&j, NULL);
@@ -163,6 +191,7 @@ void rcclx_comm_dump(FILE *out, rcclx_comm *c, bool json)
         if (t->ops[k])
             fprintf(out, " %s %llu", rcclx_kind_name((rcclx_kind)k), (unsigned long long)t->ops[k]);
     fprintf(out, "\n");
+    precision_text(out, t);
     for (int r = 0; r < t->nranks; r++)
         fprintf(out, "  rank %-3d pid %-8d %-10s by %-10s finished %llu collectives\n", r, t->area[r]->ident.pid,
                 rank_state(atomic_load(&t->area[r]->ident.state)), way_to(t, r),

@@ -21,6 +21,7 @@
 #include "comm/handle.h"
 #include "comm/twin.h"
 #include "device/reduce.h"
+#include "exec/precision.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -124,6 +125,7 @@ static void decide(rcclx_agreed *a, int nranks)
     a->cache_bytes = stream ? (uint64_t)stream : m.cache_bytes;
     const char *own = rcclx_option_str(RCCLX_OPT_X_ALGO);
     snprintf(a->algo, sizeof(a->algo), "%s", *own ? own : rcclx_option_str(RCCLX_OPT_ALGO));
+    rcclx_precision_decide(a);
     rcclx_option_agree_text(a->options, sizeof(a->options));
 }
 
@@ -190,6 +192,7 @@ static void agree(rcclx_comm *c)
     t->quick = t->crowded || t->slot_max < 512 ? t->slot_max : 512;
     t->chunk = a->chunk >= 64u * RCCLX_MAX_RANKS ? a->chunk : 64u * RCCLX_MAX_RANKS;
     memcpy(t->algo, a->algo, sizeof(t->algo));
+    rcclx_precision_agree(t, a);
     t->machine.ncores = ncores ? ncores : t->machine.ncores;
     t->machine.cache_bytes = a->cache_bytes;
     t->machine.chunk_bytes = t->chunk;
@@ -383,6 +386,16 @@ static void tell(const rcclx_comm *c, uint64_t id, const char *word)
                    c->nranks, c->device, c->device, (unsigned long long)c->bus, (unsigned long long)id, word);
 }
 
+static void tell_precision(const rcclx_team *t)
+{
+    char words[300];
+
+    if (!t->precision.codec || t->rank)
+        return;
+    rcclx_precision_words(t, words, sizeof(words));
+    RCCLX_INFO_LOG(INIT, "low precision on the wire: %s", words);
+}
+
 static rcclx_status run(void *arg)
 {
     job *j = arg;
@@ -394,6 +407,7 @@ static rcclx_status run(void *arg)
     const rcclx_status s = meet_and_attach(j);
     if (s == RCCLX_OK) {
         tell(c, c->team.id, "COMPLETE");
+        tell_precision(&c->team);
         RCCLX_INFO_LOG(INIT, "Init timings - rank %d nranks %d total %.4f", c->rank, c->nranks, seconds_since(j->began));
         atomic_store_explicit(&c->state, RCCLX_COMM_READY, memory_order_release);
     } else {

@@ -24,15 +24,13 @@ typedef struct rcclx_runner rcclx_runner; /* coll.c: the collective in progress 
 typedef struct rcclx_stream rcclx_stream;
 typedef struct rcclx_gpu_team rcclx_gpu_team; /* gpu_team.h */
 
-/* Low precision where a call says nothing (precision.h). Set at init and by rcclx_precision_set. */
+/* Low precision where a call says nothing; see precision.h. */
 typedef struct {
-    _Atomic uint8_t  codec, from;  /* rcclx_codec_id; RCCLX_PRECISION_* */
+    _Atomic uint8_t  codec, from;  /* rcclx_codec_id; who asked */
     _Atomic uint16_t kinds;        /* a bit a rcclx_kind */
     _Atomic uint32_t told;         /* causes that the log has named already */
     _Atomic uint64_t min_bytes;    /* 0: by kind, ranks and device */
 } rcclx_precision;
-
-enum { RCCLX_PRECISION_DEFAULT, RCCLX_PRECISION_OPTION, RCCLX_PRECISION_RCCL, RCCLX_PRECISION_CALL };
 
 typedef struct rcclx_team {
     int           nranks, rank;

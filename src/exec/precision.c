@@ -9,20 +9,99 @@
  * table says where; who names a minimum himself is believed on every device. */
 #include "exec/precision.h"
 
+#include "exec/runner.h"
+
 #include "base/log.h"
+#include "base/option.h"
 
-enum { FIT, KIND, TYPE, OPERATOR, BIAS, ALONE };
-
-static const char *const why[] = {
-    [KIND] = "there is no low precision for this collective; AllReduce, ReduceScatter, AllGather, Broadcast, AlltoAll, AlltoAllv, "
-             "Send and Recv have it",
-    [TYPE] = "only float, bfloat16 and half have a low precision",
-    [OPERATOR] = "only sum and avg have a low precision",
-    [BIAS] = "with a bias there is no low precision",
-    [ALONE] = "one rank sends nothing",
-};
+#include <stdio.h>
 
 #define BIT(k) (1u << RCCLX_##k)
+
+enum { ALL_KINDS = (1 << RCCLX_KIND_COUNT) - 1 };
+
+const char *rcclx_precision_name(int codec)
+{
+    return codec == RCCLX_CODEC_NONE ? "off" : (unsigned)codec < RCCLX_CODEC_COUNT ? rcclx_codecs[codec]->name : "?";
+}
+
+/* --- what the team says ------------------------------------------------------------ */
+
+enum { BY_NOBODY, BY_OPTION, BY_RCCL, BY_CALL };
+
+const char *rcclx_precision_from(const rcclx_team *t)
+{
+    static const char *const names[] = { [BY_NOBODY] = "nobody asked", [BY_OPTION] = "RCCLX_LOW_PRECISION",
+                                         [BY_RCCL] = "RCCL_LOW_PRECISION_ENABLE", [BY_CALL] = "rcclxCommSetLowPrecision" };
+
+    return names[t->precision.from];
+}
+
+/* RCCL's switches know one codec; ours names it, and wins. */
+void rcclx_precision_decide(rcclx_agreed *a)
+{
+    static const struct { rcclx_option option; uint16_t kinds; } switches[] = {
+        { RCCLX_OPT_LP_ALL, ALL_KINDS },
+        { RCCLX_OPT_LP_ALLREDUCE, BIT(ALL_REDUCE) },
+        { RCCLX_OPT_LP_ALLGATHER, BIT(ALL_GATHER) },
+        { RCCLX_OPT_LP_REDUCESCATTER, BIT(REDUCE_SCATTER) },
+        { RCCLX_OPT_LP_ALLTOALL, BIT(ALL_TO_ALL) },
+    };
+
+    a->codec = RCCLX_CODEC_NONE;
+    a->codec_from = BY_NOBODY;
+    a->codec_kinds = 0;
+    a->codec_min = (uint64_t)rcclx_option_int(RCCLX_OPT_LOW_PRECISION_MIN_BYTES);
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+        if (rcclx_option_int(switches[i].option))
+            a->codec_kinds |= switches[i].kinds;
+    if (rcclx_option_is_set(RCCLX_OPT_LOW_PRECISION)) {
+        a->codec = (int32_t)rcclx_option_int(RCCLX_OPT_LOW_PRECISION);
+        a->codec_from = BY_OPTION;
+        a->codec_kinds = ALL_KINDS;
+    } else if (a->codec_kinds) {
+        a->codec = RCCLX_CODEC_FP8;
+        a->codec_from = BY_RCCL;
+    }
+}
+
+static void put(rcclx_team *t, int codec, int from, uint32_t kinds, uint64_t min_bytes)
+{
+    rcclx_precision *p = &t->precision;
+
+    atomic_store_explicit(&p->min_bytes, min_bytes, memory_order_relaxed);
+    atomic_store_explicit(&p->kinds, (uint16_t)kinds, memory_order_relaxed);
+    atomic_store_explicit(&p->from, (uint8_t)from, memory_order_relaxed);
+    atomic_store_explicit(&p->codec, (uint8_t)codec, memory_order_relaxed);
+}
+
+void rcclx_precision_agree(rcclx_team *t, const rcclx_agreed *a)
+{
+    put(t, a->codec, a->codec_from, a->codec_kinds, a->codec_min);
+}
+
+void rcclx_precision_set(rcclx_team *t, rcclx_codec_id codec, size_t min_bytes)
+{
+    put(t, (int)codec, BY_CALL, ALL_KINDS, min_bytes);
+}
+
+void rcclx_precision_words(const rcclx_team *t, char *text, size_t nbytes)
+{
+    const rcclx_precision *p = &t->precision;
+    int at = snprintf(text, nbytes, "%s", rcclx_precision_name(p->codec));
+
+    for (int k = 0; p->codec && p->kinds != ALL_KINDS && k < RCCLX_KIND_COUNT; k++)
+        if (p->kinds >> k & 1)
+            at += snprintf(text + at, nbytes - (size_t)at, " %s", rcclx_kind_name((rcclx_kind)k));
+    if (p->codec && p->min_bytes)
+        at += snprintf(text + at, nbytes - (size_t)at, " from %llu bytes on", (unsigned long long)p->min_bytes);
+    else if (p->codec)
+        at += snprintf(text + at, nbytes - (size_t)at, " %s", t->driver ? "where it pays" : "but not on the host without a minimum");
+    snprintf(text + at, nbytes - (size_t)at, " (%s)", rcclx_precision_from(t));
+}
+
+/* --- from which size on --------------------------------------------------------------- */
+
 enum { ANY = 2 | 4 }; /* sizes of types: a sum */
 
 /* The first row that fits. Host memory has none: there, coding is slower than copying. */
@@ -37,21 +116,6 @@ static const struct {
     { BIT(ALL_TO_ALLV) | BIT(SEND) | BIT(RECV), 2, RCCLX_GPU_RANKS, ANY, (size_t)8 << 20 },
 };
 
-const char *rcclx_precision_name(int codec)
-{
-    static const char *const names[] = { "off", "fp8", "int8" };
-
-    return (unsigned)codec < RCCLX_CODEC_COUNT ? names[codec] : "?";
-}
-
-const char *rcclx_precision_from(int from)
-{
-    static const char *const names[] = { "nobody asked", "RCCLX_LOW_PRECISION", "RCCL_LOW_PRECISION_ENABLE",
-                                         "rcclxCommSetLowPrecision" };
-
-    return (unsigned)from < sizeof names / sizeof *names ? names[from] : "?";
-}
-
 size_t rcclx_precision_minimum(const rcclx_team *t, rcclx_kind kind, rcclx_type type)
 {
     const uint64_t named = atomic_load_explicit(&t->precision.min_bytes, memory_order_relaxed);
@@ -64,6 +128,19 @@ size_t rcclx_precision_minimum(const rcclx_team *t, rcclx_kind kind, rcclx_type 
             return crossover[i].bytes;
     return SIZE_MAX;
 }
+
+/* --- one operation -------------------------------------------------------------------- */
+
+enum { FIT, KIND, TYPE, OPERATOR, BIAS, ALONE };
+
+static const char *const why[] = {
+    [KIND] = "there is no low precision for this collective; AllReduce, ReduceScatter, AllGather, Broadcast, AlltoAll, AlltoAllv, "
+             "Send and Recv have it",
+    [TYPE] = "only float, bfloat16 and half have a low precision",
+    [OPERATOR] = "only sum and avg have a low precision",
+    [BIAS] = "with a bias there is no low precision",
+    [ALONE] = "one rank sends nothing",
+};
 
 static int fitness(const rcclx_op *op)
 {
@@ -79,10 +156,12 @@ static int fitness(const rcclx_op *op)
 /* Once a communicator and cause: a program makes the same call a million times. */
 static void tell(rcclx_team *t, const rcclx_op *op, int unfit)
 {
+    char words[160];
+
     if (atomic_fetch_or_explicit(&t->precision.told, 1u << unfit, memory_order_relaxed) & 1u << unfit)
         return;
-    RCCLX_INFO_LOG(TUNING, "rank %d: %s of %s %s goes in full precision: %s", t->rank, rcclx_kind_name(op->kind),
-                   rcclx_type_name(op->type), rcclx_kind_reduces(op->kind) ? rcclx_redop_name(op->op) : "", why[unfit]);
+    rcclx_call_words(rcclx_signature(op), op->count, words, sizeof words);
+    RCCLX_INFO_LOG(TUNING, "rank %d: %s goes in full precision: %s", t->rank, words, why[unfit]);
 }
 
 /* Bytes of the longest buffer of any rank; of a message. */
@@ -96,14 +175,15 @@ static size_t longest(const rcclx_op *op)
 static rcclx_status resolve_wish(rcclx_op *op)
 {
     const int codec = op->precision - 1, unfit = fitness(op);
+    char words[160];
 
     if (codec == RCCLX_CODEC_NONE || unfit == ALONE)
         return RCCLX_OK;
-    if (unfit)
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s of %s%s%s in %s: %s; leave RCCLX_OPTION_LOW_PRECISION away or set it to "
-                          "\"off\"", op->team->rank, rcclx_kind_name(op->kind), rcclx_type_name(op->type),
-                          rcclx_kind_reduces(op->kind) ? " " : "",
-                          rcclx_kind_reduces(op->kind) ? rcclx_redop_name(op->op) : "", rcclx_precision_name(codec), why[unfit]);
+    if (unfit) {
+        rcclx_call_words(rcclx_signature(op), op->count, words, sizeof words);
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s in %s: %s; leave RCCLX_OPTION_LOW_PRECISION away or set it to \"off\"",
+                          op->team->rank, words, rcclx_precision_name(codec), why[unfit]);
+    }
     op->codec = (uint8_t)codec;
     op->coded_from = 1;
     return RCCLX_OK;
@@ -125,17 +205,21 @@ static void resolve_policy(rcclx_op *op)
     op->coded_from = rcclx_precision_minimum(t, op->kind, op->type);
 }
 
+/* Anything to encode? An all-to-all-v has as many lengths as messages, and is asked one by one. */
+static bool any_coded(const rcclx_op *op)
+{
+    if (op->kind == RCCLX_ALL_TO_ALLV)
+        return op->coded_from != SIZE_MAX;
+    return op->count && longest(op) >= op->coded_from && !(op->kind >= RCCLX_COLL_COUNT && op->root == op->team->rank);
+}
+
 rcclx_status rcclx_op_resolve_asked(rcclx_op *op)
 {
-    const bool message = op->kind >= RCCLX_COLL_COUNT;
-
     if (op->precision)
         RCCLX_TRY(resolve_wish(op));
     else
         resolve_policy(op);
-    /* an all-to-all-v has as many lengths as messages, and decides one by one */
-    if (op->codec && op->kind != RCCLX_ALL_TO_ALLV &&
-        (!op->count || longest(op) < op->coded_from || (message && op->root == op->team->rank)))
+    if (op->codec && !any_coded(op))
         op->codec = RCCLX_CODEC_NONE;
     if (op->codec)
         atomic_fetch_add_explicit(&op->team->coded[op->kind], 1, memory_order_relaxed);

@@ -30,14 +30,22 @@ static inline rcclx_codec_id rcclx_message_codec(const rcclx_op *op, size_t coun
     return count && count * rcclx_type_size(op->type) >= op->coded_from ? (rcclx_codec_id)op->codec : RCCLX_CODEC_NONE;
 }
 
+/* At init: what rank 0's settings ask of all, and what they got from it. */
+void rcclx_precision_decide(rcclx_agreed *a);
+void rcclx_precision_agree(rcclx_team *t, const rcclx_agreed *a);
+/* Later: for all kinds. min_bytes 0: by kind, ranks and device. */
+void rcclx_precision_set(rcclx_team *t, rcclx_codec_id codec, size_t min_bytes);
+
 /* "off", "fp8", "int8". */
 const char *rcclx_precision_name(int codec);
+/* "int8 from 1048576 bytes on (RCCLX_LOW_PRECISION)": what holds for the team. */
+void        rcclx_precision_words(const rcclx_team *t, char *text, size_t nbytes);
 
 /* Bytes from which the team's codec is used for this kind and type; SIZE_MAX: never. Bytes of the longest
  * buffer of any rank; of the message for AlltoAllv, Send and Recv. */
 size_t rcclx_precision_minimum(const rcclx_team *t, rcclx_kind kind, rcclx_type type);
 
-/* Who asked for it, for texts. */
-const char *rcclx_precision_from(int from);
+/* Who asked for it: a setting or a function. */
+const char *rcclx_precision_from(const rcclx_team *t);
 
 #endif

@@ -196,6 +196,9 @@ typedef struct {
     int32_t  gpu_threads, gpu_lanes, protos; /* of a block, 0: by device; most blocks, 0: by size; bit a rcclx_proto */
     int32_t  line;                           /* LL128: 0 never, 1 always, 2 where lines were seen to arrive whole */
     uint64_t gpu_ll, gpu_ll128;              /* bytes up to which these protocols run; 0: by ranks */
+    int32_t  codec, codec_from;              /* low precision: a rcclx_codec_id, and who asked */
+    uint32_t codec_kinds;                    /* for these, a bit a rcclx_kind */
+    uint64_t codec_min;                      /* from so many bytes on; 0: by kind, ranks and device */
     char     algo[256];
     char     options[2048];   /* its settings that must agree, as text */
 } rcclx_agreed;

@@ -44,6 +44,7 @@ static const char *const single[] = {
     "mscclLoadAlgo", "mscclRunAlgo", "mscclUnloadAlgo", "rcclGetAlgoInfo", "rcclGetAlgoName", "rcclGetProtocolName",
     "rcclxVersion", "rcclxCommInitRankDevice", "rcclxStreamCreate", "rcclxStreamSynchronize", "rcclxStreamQuery",
     "rcclxStreamDestroy", "rcclxEnvRank", "rcclxCommInitEnv", "rcclxDump",
+    "rcclxCommSetLowPrecision", "rcclxCommGetLowPrecision",
 };
 
 TEST(each_library_has_every_function_under_both_names)
