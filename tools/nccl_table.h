@@ -23,7 +23,8 @@
     X(ncclRedOpCreatePreMulSum, 0) X(ncclRedOpDestroy, 0) X(ncclAlltoAll, 0)  \
     X(ncclAlltoAllv, 0) X(ncclGather, 0) X(ncclScatter, 0)                    \
     X(rcclxVersion, 0) X(rcclxStreamCreate, 0) X(rcclxStreamSynchronize, 0)   \
-    X(rcclxStreamDestroy, 0) X(rcclxCommInitEnv, 0)
+    X(rcclxStreamDestroy, 0) X(rcclxCommInitEnv, 0)          \
+    X(rcclxCommSetLowPrecision, 0) X(rcclxCommGetLowPrecision, 0)
 
 typedef struct {
     void *handle;

@@ -20,6 +20,7 @@
  *   perf_run.c     host memory: loops, clocks, checks
  *   perf_device.c  GPUs: graphs, events, checks;  perf_gpu.c  which GPUs there are
  *   perf_data.c    inputs and expected results;  perf_float.c  small floats
+ *   perf_near.c    how far from it low precision may be
  *   perf_table.c   the table;  perf_json.c  the same for programs
  *
  * Words: a process has threads, each a worker; a worker drives one or more
@@ -53,6 +54,8 @@ typedef struct {
     bool           cputime, timestamp, memory, dirty, plain, bind, json;
     double         timeout_s;
     const char    *json_file, *device, *lib;
+    int            low;       /* low precision of side 0: -1 as the environment says, else PERF_EXACT ... */
+    size_t         low_min;   /* from so many bytes on */
     char          *vs[PERF_SIDES - 1]; /* owned */
     int            nvs;
     int            kind; /* PERF_HOST or rcclx_gpu_kind, once found out */
@@ -102,7 +105,7 @@ typedef struct {
 struct perf_op {
     const char *word; /* all_reduce */
     const char *call; /* ncclAllReduce, for messages */
-    bool        reduces, rooted, in_place;
+    bool        reduces, rooted, in_place, low; /* low: may run in low precision */
     perf_extent (*extent)(size_t total, int n, size_t nbytes);
     double (*factor)(int n); /* bus bandwidth over algorithm bandwidth */
     ncclResult_t (*issue)(const perf_call *c);
@@ -170,6 +173,8 @@ typedef struct {
     const rcclx_gpu   *gpu; /* NULL: host memory */
     int                nsides, nranks;
     double             init_us;
+    int                codec; /* low precision of side 0, PERF_EXACT ..., and from how many bytes on; 0: where it pays */
+    size_t             codec_min;
     perf_rank_info    *ranks;
     perf_row          *rows;
     size_t             nrows, cap;
@@ -180,6 +185,7 @@ typedef struct {
 
 int         perf_registration(const perf_config *c, const nccl_table *lib, int side); /* PERF_WINDOW ... */
 const char *perf_registration_name(int registration);
+const char *perf_codec_name(int codec);
 const char *perf_buffers(const perf_report *r, int side); /* which allocator */
 double      perf_best_other(const perf_report *r, const perf_row *row, int place); /* us; 0: there is none */
 

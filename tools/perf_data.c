@@ -27,7 +27,7 @@
 #define TWICE
 #endif
 
-enum { BLOCK = 1024, COMMON = -1, PROD_FEW = 6 };
+enum { BLOCK = PERF_BLOCK, COMMON = -1, PROD_FEW = 6 };
 
 static const struct {
     const char *name;
@@ -93,7 +93,7 @@ static bool is_float(const perf_rule *r)
     return types[r->type].sign < 0;
 }
 
-void perf_rule_init(perf_rule *r, int type, int redop, int nranks)
+void perf_rule_init(perf_rule *r, int type, int redop, int nranks, int codec)
 {
     const int32_t budget = types[type].budget;
 
@@ -102,7 +102,8 @@ void perf_rule_init(perf_rule *r, int type, int redop, int nranks)
     r->redop  = redop;
     r->nranks = nranks;
     r->nbytes = types[type].nbytes;
-    if (!is_float(r) || redop == PERF_MOVE)
+    r->codec  = codec;
+    if (!is_float(r) || (redop == PERF_MOVE && !codec))
         return;
     const int32_t share = redop == PERF_PREMUL ? budget / 2 : budget;
 
@@ -361,7 +362,7 @@ TWICE static void make_input(const perf_rule *r, int rank, size_t index, void *t
     int32_t  code[BLOCK];
     uint64_t word[BLOCK];
 
-    if (is_float(r) && r->redop != PERF_MOVE) {
+    if (r->budget) {
         code_of(r, rank, index, code, n);
         encode(r, code, false, to, n);
     } else if (r->nbytes == 4 && r->redop != PERF_AVG) {
@@ -402,6 +403,25 @@ TWICE static void make_words(const perf_rule *r, size_t index, void *to, int n)
         combine_words(r, acc, x, scale_of(r, rank), n);
     }
     store_words(r, acc, to, n);
+}
+
+void perf_exact(const perf_rule *r, int rank, size_t index, double *want, double *parts, int n)
+{
+    const int first = rank < 0 ? 0 : rank, last = rank < 0 ? r->nranks - 1 : rank;
+    const int divisor = rank < 0 && r->redop == PERF_AVG ? r->nranks : 1;
+    int32_t   x[BLOCK], sum[BLOCK] = {0}, size[BLOCK] = {0};
+
+    for (int k = first; k <= last; k++) {
+        code_of(r, k, index, x, n);
+        for (int j = 0; j < n; j++) {
+            sum[j] += x[j];
+            size[j] += x[j] < 0 ? -x[j] : x[j];
+        }
+    }
+    for (int j = 0; j < n; j++) {
+        want[j]  = (double)sum[j] / divisor;
+        parts[j] = (double)size[j] / divisor;
+    }
 }
 
 static int part(size_t index, size_t count)
@@ -479,6 +499,8 @@ size_t perf_check_reduced(const perf_rule *r, size_t index, const void *got, siz
     size_t      wrong = 0;
     uint64_t    want[BLOCK];
 
+    if (r->codec)
+        return perf_check_near(r, -1, index, got, count);
     while (count) {
         const int n = part(index, count);
 

@@ -126,6 +126,7 @@ static long verify_rank(perf_worker *w, int side, int place, int i)
     long             wrong = 0;
 
     perf_use(w, r);
+    w->rule.codec = perf_codec_of(w, side);
     for (int k = 0; piece_of(w, w->extent.recv, r->rank, k, &p); k++) {
         fetch(w, r, c->recv, &p);
         wrong += (long)w->config->op->check(&w->rule, c, &p);

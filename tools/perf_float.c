@@ -26,3 +26,14 @@ uint16_t perf_float_bits(int type, double x)
     units = (unsigned)rint(ldexp(fabs(x), mantissa - e)) + ((unsigned)(e - least) << mantissa);
     return (uint16_t)(units | (signbit(x) ? 1u << top : 0u));
 }
+
+double perf_float_value(int type, uint16_t bits)
+{
+    const int mantissa = type == ncclFloat16 ? 10 : 7, least = type == ncclFloat16 ? -14 : -126;
+    const int field    = (bits & 0x7fff) >> mantissa, below = bits & ((1 << mantissa) - 1);
+    double    x        = ldexp(field ? below + (1 << mantissa) : below, least - mantissa + (field ? field - 1 : 0));
+
+    if (field == 0x7fff >> mantissa)
+        x = below ? (double)NAN : (double)INFINITY;
+    return bits & 0x8000 ? -x : x;
+}

@@ -133,6 +133,9 @@ static void put_setup(rcclx_json *j, const perf_report *r)
     rcclx_json_int(j, "ranks_per_thread", c->per_thread);
     rcclx_json_string(j, "mode", r->gpu ? c->graph ? "graph" : "eager" : c->dirty ? "dirty" : "hot");
     rcclx_json_string(j, "buffers", perf_buffers(r, 0));
+    rcclx_json_string(j, "low_precision", perf_codec_name(r->codec));
+    if (r->codec)
+        rcclx_json_int(j, "low_precision_min", (int64_t)r->codec_min);
     rcclx_json_int(j, "iters", c->iters);
     rcclx_json_int(j, "warmup", c->warmup);
     rcclx_json_int(j, "agg", c->agg);

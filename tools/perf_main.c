@@ -9,7 +9,7 @@
 
 enum {
     OPT_RANKS = 1, OPT_ITERS, OPT_JSON, OPT_DEVICE, OPT_DIRTY, OPT_PLAIN, OPT_BIND, OPT_LIB, OPT_VS, OPT_VS_REG,
-    OPT_REPEATS, OPT_CPUTIME, OPT_LOW, OPT_HELP
+    OPT_REPEATS, OPT_CPUTIME, OPT_LOW, OPT_LOW_MIN, OPT_HELP
 };
 
 #define COMMON_OPTIONS                                                                            \
@@ -53,7 +53,9 @@ enum {
     {OPT_VS, 0, "vs", "FILE[:HOW]", "another library, measured in turns; up to three of them; HOW\n" \
      "                                registers its buffers: default (not), register, window"},    \
     {OPT_VS_REG, 0, "vs-registration", "0..2", "HOW as a number, of the --vs before"},            \
-    {OPT_LOW, 0, "low-precision", "X", NULL},                                                     \
+    {OPT_LOW, 0, "low-precision", "X", "int8 or fp8 on the wire (our side only), or off; results are checked\n" \
+     "                                within what the codec may lose"},                           \
+    {OPT_LOW_MIN, 0, "low-precision-min", "SIZE", "from so many bytes on (1)"},                   \
     {'D', 'D', "device_implementation", "N", NULL}, {'V', 'V', "device_cta_count", "N", NULL},    \
     {'I', 'I', "iteration_stats", "N", NULL}, {'K', 'K', "stats_skip", "N", NULL},                \
     {OPT_HELP, 'h', "help", NULL, "this text"}, {0, 0, NULL, NULL, NULL}
@@ -207,6 +209,12 @@ static int set_vs_registration(const tool_args *a, perf_config *c)
     return tool_int(a, 0, 2, &c->registration[c->nvs]);
 }
 
+static int set_low(const tool_args *a, perf_config *c)
+{
+    c->low = tool_word_index("off|fp8|int8", a->value);
+    return c->low < 0 ? refuse(a, "there are off, fp8 and int8") : TOOL_OK;
+}
+
 /* Options of nccl-tests about calls from inside kernels: harmless at 0. */
 static int set_other(const tool_args *a)
 {
@@ -230,7 +238,8 @@ static int set(tool_args *a, perf_config *c, int id)
     case OPT_VS_REG: return set_vs_registration(a, c);
     case OPT_REPEATS: return tool_int(a, 1, 1 << 16, &c->repeats);
     case OPT_CPUTIME: c->cputime = true; return TOOL_OK;
-    case OPT_LOW: return refuse(a, "low precision is not in this version; leave the option out");
+    case OPT_LOW: return set_low(a, c);
+    case OPT_LOW_MIN: return tool_size(a, &c->low_min);
     case 'b': return tool_size(a, &c->min);
     case 'e': return tool_size(a, &c->max);
     case 'i': c->factor = 0; return tool_size(a, &c->step);
@@ -295,7 +304,8 @@ int tool_perf(int argc, char **argv, const char *collective)
 {
     perf_config c = {.argc = argc, .argv = argv, .threads = 1, .per_thread = 1, .min = 8, .max = 16 << 20, .factor = 2,
                      .step = 1 << 20, .iters = 20, .agg = 1, .warmup = 5, .cycles = 1, .check = 1, .type = ncclFloat32,
-                     .null_stream = -1, .average = -1, .registration = {-1, -1, -1, -1}, .repeats = 7, .kind = PERF_HOST};
+                     .null_stream = -1, .average = -1, .registration = {-1, -1, -1, -1}, .repeats = 7, .low = -1, .low_min = 1,
+                     .kind = PERF_HOST};
     tool_args   a = {.who = "perf", .options = perf_options, .argc = argc, .argv = argv, .at = 1};
     bool        min_given = false, max_given = false;
     int         id = TOOL_ARGS_END, code = TOOL_OK;

@@ -109,6 +109,25 @@ static void open_streams(perf_worker *w, int side)
         perf_must(w, side, &w->ranks[i], "rcclxStreamCreate", lib->rcclxStreamCreate(&w->ranks[i].stream[side]));
 }
 
+/* What was asked for, then what the library says, whoever asked. */
+static void open_precision(perf_worker *w)
+{
+    const nccl_table *lib  = &w->libs[0];
+    const char       *name = "off";
+
+    if (w->config->low >= 0 && !lib->rcclxCommSetLowPrecision)
+        perf_give_up("--low-precision: the library has no rcclxCommSetLowPrecision");
+    for (int i = 0; w->config->low >= 0 && i < w->config->per_thread; i++)
+        perf_must(w, 0, &w->ranks[i], "rcclxCommSetLowPrecision",
+                  lib->rcclxCommSetLowPrecision(w->ranks[i].comm[0], perf_codec_name(w->config->low), w->config->low_min));
+    if (lib->rcclxCommGetLowPrecision)
+        perf_must(w, 0, &w->ranks[0], "rcclxCommGetLowPrecision",
+                  lib->rcclxCommGetLowPrecision(w->ranks[0].comm[0], &name, &w->codec_min));
+    w->codec = tool_word_index("off|fp8|int8", name);
+    if (w->codec < 0)
+        perf_give_up("the library has a codec whose errors are not known here");
+}
+
 double perf_open(perf_worker *w)
 {
     double init_us = 0;
@@ -120,6 +139,7 @@ double perf_open(perf_worker *w)
         if (!w->gpu)
             open_streams(w, side);
     }
+    open_precision(w);
     if (w->gpu)
         open_gpu(w);
     perf_memory_open(w);

@@ -239,7 +239,7 @@ static size_t moved(const perf_rule *rule, const perf_piece *p, int rank, size_t
 
     if (from >= to)
         return 0;
-    return perf_check_moved(rule, rank, index + (from - at), p->got + (from - p->from) * rule->nbytes, to - from);
+    return (rule->codec ? perf_check_near : perf_check_moved)(rule, rank, index + (from - at), p->got + (from - p->from) * rule->nbytes, to - from);
 }
 
 static size_t check_reduced(const perf_rule *rule, const perf_call *c, const perf_piece *p)
@@ -309,15 +309,15 @@ static size_t check_previous(const perf_rule *rule, const perf_call *c, const pe
 
 #define ROW(w, f) .word = #w, .call = #f, .issue = w
 const perf_op perf_ops[] = {
-    {ROW(all_reduce, ncclAllReduce), .reduces = true, .in_place = true, .extent = whole, .factor = factor_twice,
+    {ROW(all_reduce, ncclAllReduce), .low = true, .reduces = true, .in_place = true, .extent = whole, .factor = factor_twice,
      .send_at = at_start, .recv_at = at_start, .check = check_reduced},
-    {ROW(all_gather, ncclAllGather), .in_place = true, .extent = spread, .factor = factor_part,
+    {ROW(all_gather, ncclAllGather), .low = true, .in_place = true, .extent = spread, .factor = factor_part,
      .send_at = at_own, .recv_at = at_start, .check = check_all},
-    {ROW(reduce_scatter, ncclReduceScatter), .reduces = true, .in_place = true, .extent = gathered,
+    {ROW(reduce_scatter, ncclReduceScatter), .low = true, .reduces = true, .in_place = true, .extent = gathered,
      .factor = factor_part, .send_at = at_start, .recv_at = at_own, .check = check_reduced_part},
-    {ROW(alltoall, ncclAlltoAll), .extent = crossed, .factor = factor_part, .check = check_crossed},
-    {ROW(alltoallv, ncclAlltoAllv), .extent = crossed, .factor = factor_part, .check = check_pairs},
-    {ROW(broadcast, ncclBroadcast), .rooted = true, .in_place = true, .extent = whole, .factor = factor_one,
+    {ROW(alltoall, ncclAlltoAll), .low = true, .extent = crossed, .factor = factor_part, .check = check_crossed},
+    {ROW(alltoallv, ncclAlltoAllv), .low = true, .extent = crossed, .factor = factor_part, .check = check_pairs},
+    {ROW(broadcast, ncclBroadcast), .low = true, .rooted = true, .in_place = true, .extent = whole, .factor = factor_one,
      .send_at = at_start, .recv_at = at_start, .check = check_root},
     {ROW(reduce, ncclReduce), .reduces = true, .rooted = true, .in_place = true, .extent = whole,
      .factor = factor_one, .send_at = at_start, .recv_at = at_start, .check = check_reduced_root},
@@ -325,7 +325,7 @@ const perf_op perf_ops[] = {
      .send_at = at_own, .recv_at = at_start, .check = check_all_root},
     {ROW(scatter, ncclScatter), .rooted = true, .in_place = true, .extent = gathered, .factor = factor_part,
      .send_at = at_start, .recv_at = at_own, .check = check_root_part},
-    {ROW(sendrecv, ncclSend), .extent = whole, .factor = factor_one, .check = check_previous},
+    {ROW(sendrecv, ncclSend), .low = true, .extent = whole, .factor = factor_one, .check = check_previous},
     {.word = NULL},
 };
 #undef ROW

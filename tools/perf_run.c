@@ -232,6 +232,7 @@ static void check(perf_worker *w, int place, long wrong[PERF_SIDES])
 {
     for (int side = 0; side < w->nsides; side++) {
         wrong[side] = w->config->check ? 0 : -1;
+        w->rule.codec = perf_codec_of(w, side);
         for (int i = 0; i < w->config->check; i++) {
             w->rule.seed++;
             prepare(w, side, place);

@@ -179,7 +179,8 @@ static void run_redop(sweep *s, int type, int redop)
     const int          first = !c->op->rooted ? -1 : c->root < 0 ? 0 : c->root;
     const int          last  = !c->op->rooted ? -1 : c->root < 0 ? w->nranks - 1 : c->root;
 
-    perf_rule_init(&w->rule, type, redop, w->nranks);
+    w->rule = (perf_rule){.type = type, .redop = redop};
+    perf_rule_init(&w->rule, type, redop, w->nranks, perf_codec_of(w, 0));
     w->rule.seed = (uint32_t)type * 65537u + (uint32_t)redop;
     if (redop == PERF_PREMUL)
         perf_premul_open(w);
@@ -382,6 +383,8 @@ void perf_sweep(const perf_job *job, int thread)
     list_ranks(&s);
     memory_kib(&before, &most);
     s.report.init_us = perf_open(w);
+    s.report.codec = w->codec;
+    s.report.codec_min = w->codec_min;
     memory_kib(&after, &most);
     if (w->index == 0)
         perf_table_columns(&s.report);

@@ -131,10 +131,28 @@ static void put_columns(const perf_report *r, bool units)
         fprintf(r->out, "  %6s  %6s", units ? "" : "ratio", units ? "" : "#wrong");
 }
 
+const char *perf_codec_name(int codec)
+{
+    static const char *const names[] = {[PERF_EXACT] = "off", [PERF_FP8] = "fp8", [PERF_INT8] = "int8"};
+
+    return names[codec];
+}
+
+static void put_precision(const perf_report *r)
+{
+    if (r->codec_min)
+        fprintf(r->out, "#\n# low precision: %s from %zu bytes on; ", perf_codec_name(r->codec), r->codec_min);
+    else
+        fprintf(r->out, "#\n# low precision: %s where it pays; ", perf_codec_name(r->codec));
+    fprintf(r->out, "results are checked within what the codec may lose, not bit for bit\n");
+}
+
 void perf_table_columns(const perf_report *r)
 {
     if (!r->out)
         return;
+    if (r->codec)
+        put_precision(r);
     fprintf(r->out, "#\n# %10s  %12s  %8s  %6s  %6s           %s          %*s             %s          \n", "", "", "",
             "", "", placements[0], 8 * (r->nsides > 2 ? r->nsides - 2 : 0), "", placements[1]);
     for (int units = 0; units < 2; units++) {

@@ -29,6 +29,8 @@ typedef struct {
     double            *samples[PERF_SIDES];
     double            *times; /* [workers][PERF_SIDES] */
     rcclx_gpu_scope    scope;
+    int                codec;   /* low precision of side 0: PERF_EXACT ... */
+    size_t             codec_min;
     int                current; /* the device of this thread; -1 before the first */
     void              *stage;   /* PERF_CHUNK bytes of pinned host memory */
 } perf_worker;
@@ -54,6 +56,16 @@ void   perf_memory_deregister(perf_worker *w, int side);
 void   perf_memory_close(perf_worker *w);
 void   perf_premul_open(perf_worker *w); /* for w->rule.type */
 void   perf_premul_close(perf_worker *w);
+
+/* What results of a side may be off by, in the row at hand. */
+static inline int perf_codec_of(const perf_worker *w, int side)
+{
+    const int type = w->rule.type, redop = w->rule.redop;
+
+    return side == 0 && w->config->op->low && w->nranks > 1 &&
+           (type == ncclFloat32 || type == ncclFloat16 || type == ncclBfloat16) &&
+           (redop == PERF_SUM || redop == PERF_AVG || redop == PERF_MOVE) ? w->codec : PERF_EXACT;
+}
 
 /* What one place of a row came to, a number a side. */
 typedef struct {

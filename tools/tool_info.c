@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/option.h"
 #include "base/optvalue.h"
+#include "codec/codec.h"
 #include "device/reduce.h"
 #include "exec/exec.h"
 #include "rcclx.h"
@@ -112,6 +113,13 @@ static void put_algorithms(void)
     }
 }
 
+static void put_codecs(void)
+{
+    printf("\nlow precision (RCCLX_LOW_PRECISION=name)\n");
+    for (int c = RCCLX_CODEC_NONE + 1; c < RCCLX_CODEC_COUNT; c++)
+        printf("  %-10s %s\n", rcclx_codecs[c]->name, rcclx_codecs[c]->about);
+}
+
 static void put_machine(const rcclx_machine *m)
 {
     printf("\nmachine model (prices of `rcclx plan`)\n");
@@ -147,6 +155,7 @@ static int info_text(const facts *f)
     for (int i = 0; rcclx_transports[i]; i++)
         printf("  %-10s %s\n", rcclx_transports[i]->name, rcclx_transports[i]->about);
     put_algorithms();
+    put_codecs();
     put_machine(&f->machine);
     put_settings();
     return TOOL_OK;
@@ -208,6 +217,14 @@ static void json_lists(rcclx_json *j, const facts *f)
     }
     rcclx_json_array_close(j);
     json_algorithms(j);
+    rcclx_json_array_open(j, "codecs");
+    for (int c = RCCLX_CODEC_NONE + 1; c < RCCLX_CODEC_COUNT; c++) {
+        rcclx_json_object_open(j, NULL);
+        rcclx_json_string(j, "name", rcclx_codecs[c]->name);
+        rcclx_json_string(j, "about", rcclx_codecs[c]->about);
+        rcclx_json_object_close(j);
+    }
+    rcclx_json_array_close(j);
     rcclx_json_object_open(j, "machine_model");
     for (size_t i = 0; i < sizeof(model) / sizeof(model[0]); i++)
         rcclx_json_real(j, model[i].name, model_value(&f->machine, i));

@@ -5,6 +5,9 @@
 
 #include "../../tools/perf_data.c"
 #include "../../tools/perf_float.c"
+#include "../../tools/perf_near.c"
+
+#include "codec/codec.h"
 
 enum { COUNT = 3000, MOST_RANKS = 64 };
 
@@ -100,7 +103,7 @@ static void check_floats(int type, int n, int redop)
 {
     int inexact = 0;
 
-    perf_rule_init(&rule, type, redop, n);
+    perf_rule_init(&rule, type, redop, n, PERF_EXACT);
     rule.seed = (uint32_t)n;
     fill_all(n, 500);
     for (int i = 0; i < COUNT; i++) {
@@ -163,7 +166,7 @@ static void check_integers(int type, int n, int redop)
     const bool sign = types[type].sign == 1;
     size_t     fractions = 0;
 
-    perf_rule_init(&rule, type, redop, n);
+    perf_rule_init(&rule, type, redop, n, PERF_EXACT);
     rule.seed = 7;
     fill_all(n, 1000);
     for (int i = 0; i < COUNT; i++) {
@@ -203,7 +206,7 @@ TEST(a_lost_contribution_shows)
         for (int lost = 0; lost < 8; lost++) {
             size_t nonzero = 0;
 
-            perf_rule_init(&rule, type, PERF_SUM, 8);
+            perf_rule_init(&rule, type, PERF_SUM, 8, PERF_EXACT);
             perf_fill(&rule, lost, 0, inputs[0], COUNT);
             for (size_t b = 0; b < COUNT * rule.nbytes; b++)
                 nonzero += inputs[0][b] != 0;
@@ -214,7 +217,7 @@ TEST(a_lost_contribution_shows)
 TEST(moved_data_is_recognised_at_any_offset)
 {
     for (int type = 0; type < ncclNumTypes; type++) {
-        perf_rule_init(&rule, type, PERF_MOVE, 4);
+        perf_rule_init(&rule, type, PERF_MOVE, 4, PERF_EXACT);
         perf_fill(&rule, 2, 1021, inputs[0], COUNT);
         CHECK(perf_check_moved(&rule, 2, 1021, inputs[0], COUNT) == 0, "%s", perf_type_name(type));
         CHECK(perf_check_moved(&rule, 2, 1021 + 100, inputs[0] + 100 * rule.nbytes, 50) == 0, "a part of it");
@@ -225,4 +228,91 @@ TEST(moved_data_is_recognised_at_any_offset)
         rule.seed++;
         CHECK(perf_check_moved(&rule, 2, 1021, inputs[0], COUNT) > COUNT / 2, "stale data passes");
     }
+}
+
+/* --- low precision: the codecs' own results are near, what is lost or of other ranks is not ------------------ */
+
+static unsigned char wire[COUNT * 2];
+
+static rcclx_type ours(int type)
+{
+    return type == ncclFloat32 ? RCCLX_F32 : type == ncclFloat16 ? RCCLX_F16 : RCCLX_BF16;
+}
+
+static void through(int codec, int type, void *data)
+{
+    rcclx_codecs[codec]->encode(ours(type), data, COUNT, wire);
+    rcclx_codecs[codec]->decode(ours(type), wire, COUNT, data);
+}
+
+/* Each contribution coded, but for those of `lost`, which count as nothing; the sum coded. */
+static void sum_coded(int codec, int type, int n, int lost)
+{
+    for (int r = 0; r < n; r++)
+        through(codec, type, inputs[r]);
+    for (int i = 0; i < COUNT; i++) {
+        double x = 0;
+        for (int r = 0; r < n; r++)
+            x += r == lost ? 0 : decode(type, inputs[r] + (size_t)i * rule.nbytes);
+        store(type, rule.redop == PERF_AVG ? x / n : x, result + (size_t)i * rule.nbytes);
+    }
+    through(codec, type, result);
+}
+
+static const int coded_types[] = {ncclFloat32, ncclFloat16, ncclBfloat16};
+
+TEST(small_floats_have_their_values)
+{
+    for (uint32_t b = 0; b < 65536; b++)
+        for (int i = 1; i < 3; i++) {
+            const uint16_t bits = (uint16_t)b;
+            const double   x = perf_float_value(coded_types[i], bits), y = decode(coded_types[i], &bits);
+            CHECK(x == y || !isfinite(x), "%s %04x: %g, not %g", perf_type_name(coded_types[i]), b, x, y);
+        }
+}
+
+static void check_coded(int codec, int type, int redop, int n)
+{
+    perf_rule_init(&rule, type, redop, n, codec);
+    rule.seed = (uint32_t)(n + type);
+    fill_all(n, 500);
+    sum_coded(codec, type, n, -1);
+    CHECK(perf_check_reduced(&rule, 500, result, COUNT) == 0, "%zu are said to be too far off",
+          perf_check_reduced(&rule, 500, result, COUNT));
+    fill_all(n, 500);
+    sum_coded(codec, type, n, n / 2);
+    CHECK(perf_check_reduced(&rule, 500, result, COUNT) > COUNT / 3, "a lost rank shows in %zu only",
+          perf_check_reduced(&rule, 500, result, COUNT));
+    memset(result, 0xff, sizeof(result)); /* NaN */
+    CHECK(perf_check_reduced(&rule, 500, result, COUNT) == COUNT, "NaN passes");
+}
+
+TEST(coded_sums_are_near)
+{
+    static const int both[] = {PERF_SUM, PERF_AVG}, ranks[] = {2, 3, 8};
+
+    for (int codec = PERF_FP8; codec <= PERF_INT8; codec++)
+        for (int t = 0; t < 3; t++)
+            for (int o = 0; o < 2; o++)
+                for (int k = 0; k < 3; k++)
+                    CASE("%s %s %s, %d ranks", rcclx_codecs[codec]->name, perf_type_name(coded_types[t]), perf_redop_name(both[o]),
+                         ranks[k])
+                        check_coded(codec, coded_types[t], both[o], ranks[k]);
+}
+
+TEST(coded_data_is_recognised_where_it_was_moved)
+{
+    for (int codec = PERF_FP8; codec <= PERF_INT8; codec++)
+        for (int t = 0; t < 3; t++)
+            CASE("%s %s", rcclx_codecs[codec]->name, perf_type_name(coded_types[t])) {
+                perf_rule_init(&rule, coded_types[t], PERF_MOVE, 4, codec);
+                perf_fill(&rule, 2, 1021, inputs[0], COUNT);
+                CHECK(perf_check_moved(&rule, 2, 1021, inputs[0], COUNT) == 0, "input");
+                through(codec, coded_types[t], inputs[0]);
+                CHECK(perf_check_moved(&rule, 2, 1021, inputs[0], COUNT) > 0, "nothing was lost on the way");
+                CHECK(perf_check_near(&rule, 2, 1021, inputs[0], COUNT) == 0, "%zu are said to be too far off",
+                      perf_check_near(&rule, 2, 1021, inputs[0], COUNT));
+                CHECK(perf_check_near(&rule, 1, 1021, inputs[0], COUNT) > COUNT / 2, "another rank's data passes");
+                CHECK(perf_check_near(&rule, 2, 1022, inputs[0], COUNT) > COUNT / 2, "data moved by one passes");
+            }
 }

@@ -134,6 +134,14 @@ is "is valid and complete" json "$folder/out" "len(d['rows']) == 3 and d['out_of
     all(r[p]['wrong'] == 0 and r[p]['time_us'] > 0 for r in d['rows'] for p in ('out_of_place', 'in_place')) and
     d['rows'][0]['type'] == 'float' and d['rows'][0]['op'] == 'sum' and d['command'][0] == 'perf' and
     d['mode'] == 'hot' and d['machine']['cores'] > 0 and d['library']['path'].startswith('/')"
+is "low precision" ends 0 "$rcclx" perf all_reduce -n 2 -b 64 -e 4K -f 8 --iters 1 --low-precision int8
+is "is said, and how it is checked" says out '^# low precision: int8 from 1 bytes on; results are checked within '
+is "from some size on, in JSON" ends 0 "$rcclx" perf alltoallv -n 3 -b 1K -e 1K --iters 1 -d half --low-precision=fp8 --low-precision-min 2K --json
+is "says it, too" json "$folder/out" "d['low_precision'] == 'fp8' and d['low_precision_min'] == 2048 and d['out_of_bounds'] == 0"
+is "low precision of the environment" ends 0 env RCCLX_LOW_PRECISION=fp8 "$rcclx" perf all_gather -n 2 -b 64 -e 64 --iters 1
+is "is seen" says out '^# low precision: fp8 where it pays; '
+is "and put off" ends 0 env RCCLX_LOW_PRECISION=fp8 "$rcclx" perf all_gather -n 2 -b 64 -e 64 --iters 1 --low-precision off
+is "altogether" [ "$(grep -c 'low precision' "$folder/out")" = 0 ]
 is "--json FILE beside the table" ends 0 "$rcclx" perf --json "$folder/file" alltoall -n 2 -b 8 -e 8 --iters 1 --dirty
 is "holds the row" json "$folder/file" "d['rows'][0]['in_place'] is None and d['mode'] == 'dirty'"
 is "the table is there" says out '^# Out of bounds values : 0 OK$'
@@ -249,11 +257,13 @@ bad 'needs a value' all_reduce -n
 bad 'takes no value' all_reduce --dirty=1
 bad 'graphs need a GPU' all_reduce -G 1
 bad 'only for calls from inside kernels' all_reduce -D 2
-bad 'low precision is not' all_reduce --low-precision fp8
+bad 'there are off, fp8 and int8' all_reduce --low-precision fp7
 bad 'the devices are' all_reduce --device tpu
 bad 'collective is all_reduce already' all_reduce all_gather
 bad 'three other libraries' all_reduce --vs a --vs b --vs c --vs d
 bad 'Give --vs before' all_reduce --vs-registration 1
+is "a library without low precision" ends 3 "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --iters 1 --lib "$liar" --low-precision fp8
+is "is named so" says err 'the library has no rcclxCommSetLowPrecision'
 is "no GPU" ends 3 env CUDA_VISIBLE_DEVICES= "$rcclx" perf all_reduce --device cuda
 is "says so, and what to do" says err '^rcclx perf: --device cuda: no GPUs: .*--device host'
 is "auto is host memory then" ends 0 env -u RCCLX_DEVICE CUDA_VISIBLE_DEVICES= HIP_VISIBLE_DEVICES= \

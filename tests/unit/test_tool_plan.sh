@@ -101,6 +101,7 @@ is "host device" says out '^  host +[0-9]+ cores .* instructions (avx512|avx2|ne
 is "GPU drivers, found or not" says out '^  cuda +(no|driver found)'
 is "algorithms" says out '^  ring +.*NCCL_ALGO=Ring'
 is "transports" says out '^  arena '
+is "codecs" says out '^  int8 '
 is "the machine model" says out '^  signal +[0-9]+ ns'
 is "a setting in force" env NCCL_SOCKET_FAMILY=AF_INET sh -c "'$rcclx' info | grep '  NCCL_SOCKET_FAMILY=AF_INET  (environment)'"
 is "info --json" ends 0 info --json
