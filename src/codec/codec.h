@@ -17,13 +17,23 @@
  * A scale's sign says that its block wants care: it holds Inf or NaN, or comes near the largest
  * value of the type. All other blocks are decoded without a look at single codes. */
 
-typedef enum { RCCLX_CODEC_NONE, RCCLX_CODEC_FP8, RCCLX_CODEC_INT8, RCCLX_CODEC_COUNT } rcclx_codec_id;
+/* One row a codec: number, name (RCCLX_LOW_PRECISION=<name>), a line about it. */
+#define RCCLX_CODEC_LIST(X)                                                   \
+    X(FP8, fp8, "8-bit floats (OCP e4m3) with a scale for 32 values")         \
+    X(INT8, int8, "8-bit integers with a scale for 32 values")
+
+typedef enum {
+    RCCLX_CODEC_NONE,
+#define X(id, name, about) RCCLX_CODEC_##id,
+    RCCLX_CODEC_LIST(X)
+#undef X
+    RCCLX_CODEC_COUNT
+} rcclx_codec_id;
 
 enum { RCCLX_CODEC_BLOCK = 32, RCCLX_CODEC_ALIGN = 128 };
 
 typedef struct {
-    const char *name;    /* RCCLX_LOW_PRECISION=<name> */
-    const char *about;   /* a line */
+    const char *name, *about;
     /* f32, bf16 and f16 only. `wire` is aligned to 16 bytes; `src` and `dst` as their elements. */
     void (*encode)(rcclx_type type, const void *src, size_t count, void *wire);
     void (*decode)(rcclx_type type, const void *wire, size_t count, void *dst);

@@ -1,98 +1,125 @@
-#include "codec/codec_block.h"
+#include "codec/codec_kernels.h"
 
 #include "device/reduce.h"
 
+#include <fenv.h>
 #include <string.h>
 
-/* Tile by tile, so that a sum stays in the nearest cache:
+/* A step, tile by tile, so that what is added, divided and encoded stays in the nearest cache:
  *
- *   src[0] src[1] ..   --widened or decoded, added-->  tile of f32  --divided-->  encoded to each coded dst
- *                                                                                      | decoded again
- *                                                                       plain dst <----+
+ *   src[0] src[1] ..  --widened or decoded, added-->  tile of f32  --divided, encoded-->  a coded dst
+ *                                                                                            |  \ copied
+ *                                                       plain dst  <--decoded----------------+   other coded dst
  *
- * What has no encoded operand is rcclx_reduce's; one encoded source goes to encoded destinations
- * as it is. */
+ * One source that is not divided takes the short way: plain, it is encoded where it lies; coded, its
+ * bytes are those of the coded destinations. A step without any encoded operand is rcclx_reduce's. */
 
 enum { TILE = 1024 };
 
-static bool any(const bool *flags, int n)
+typedef struct {
+    const rcclx_codec_args    *a;
+    const rcclx_codec_kernels *k;
+    const rcclx_limits        *limits;
+    size_t                     at, n;
+} tile;
+
+static bool is_any(const bool *flags, int n)
 {
-    for (int k = 0; k < n; k++)
-        if (flags[k])
-            return true;
-    return false;
+    return memchr(flags, true, (size_t)n) != NULL;
 }
 
-static void tile_read(const rcclx_codec_args *a, int s, size_t at, size_t n, float *x)
+static rcclx_wire tile_coded(const tile *t, const void *run)
 {
-    if (a->src_coded[s])
-        rcclx_blocks_decode(rcclx_codec_formats[a->codec], a->type, a->src[s], a->count, at, n, x);
-    else
-        rcclx_elements_widen(a->type, (const char *)a->src[s] + at * rcclx_type_size(a->type), n, x);
+    return rcclx_codec_part(run, t->a->count, t->at);
 }
 
-static void tile_sum(const rcclx_codec_args *a, size_t at, size_t n, float *sum)
+static void *tile_plain(const tile *t, const void *buffer)
 {
-    float x[TILE];
+    return (unsigned char *)(uintptr_t)buffer + t->at * rcclx_type_size(t->a->type);
+}
 
-    tile_read(a, 0, at, n, sum);
-    for (int s = 1; s < a->nsrc; s++) {
-        tile_read(a, s, at, n, x);
-        for (size_t i = 0; i < n; i++)
-            sum[i] += x[i];
+static void tile_sum(const tile *t, float *sum)
+{
+    const rcclx_codec_args *const a = t->a;
+
+    for (int s = 0; s < a->nsrc; s++) {
+        const int to = s == 0 ? RCCLX_ELEMENT_F32 : RCCLX_ELEMENT_SUM;
+
+        if (a->src_coded[s])
+            t->k->decode[a->codec][to](tile_coded(t, a->src[s]), t->n, sum, t->limits);
+        else
+            t->k->move[rcclx_codec_element(a->type)][to](tile_plain(t, a->src[s]), t->n, sum);
     }
-    if (a->divisor > 0)
-        for (size_t i = 0; i < n; i++)
-            sum[i] /= (float)a->divisor;
+    if (a->divisor > 1)
+        rcclx_reduce(&(rcclx_reduce_args){.type = RCCLX_F32, .op = RCCLX_AVG, .nsrc = 1, .ndst = 1,
+                                          .src = (const void *[]){sum}, .dst = (void *[]){sum}, .count = t->n,
+                                          .divisor = a->divisor});
 }
 
-static void tile_write(const rcclx_codec_args *a, size_t at, size_t n, float *sum)
+/* The first coded destination, encoded from elements of a kind. */
+static rcclx_wire tile_encode(const tile *t, int element, const void *x)
 {
-    const rcclx_codec_format *const f = rcclx_codec_formats[a->codec];
-    const void                     *coded = NULL;
+    const rcclx_codec_args *const a = t->a;
+    int                           d = 0;
 
-    for (int d = 0; d < a->ndst; d++)
-        if (a->dst_coded[d])
-            rcclx_blocks_encode(f, a->type, sum, n, a->dst[d], a->count, at), coded = a->dst[d];
-    if (coded)
-        rcclx_blocks_decode(f, a->type, coded, a->count, at, n, sum);
-    for (int d = 0; d < a->ndst; d++)
-        if (!a->dst_coded[d])
-            rcclx_elements_narrow(a->type, sum, n, (char *)a->dst[d] + at * rcclx_type_size(a->type));
+    while (!a->dst_coded[d])
+        d++;
+    t->k->encode[a->codec][element](x, t->n, tile_coded(t, a->dst[d]), t->limits);
+    return tile_coded(t, a->dst[d]);
 }
 
-static void run_copy(const rcclx_codec_args *a)
+static void tile_spread(const tile *t, rcclx_wire from)
 {
-    const rcclx_codec *const c = rcclx_codecs[a->codec];
-    const size_t             scales = rcclx_codec_scales_at(a->count), nscales = (a->count + RCCLX_CODEC_BLOCK - 1) / RCCLX_CODEC_BLOCK;
+    const rcclx_codec_args *const a = t->a;
 
     for (int d = 0; d < a->ndst; d++) {
         if (!a->dst_coded[d]) {
-            c->decode(a->type, a->src[0], a->count, a->dst[d]);
-        } else if (a->dst[d] != a->src[0]) {
-            memcpy(a->dst[d], a->src[0], a->count);
-            memcpy((char *)a->dst[d] + scales, (const char *)a->src[0] + scales, 2 * nscales);
+            t->k->decode[a->codec][rcclx_codec_element(a->type)](from, t->n, tile_plain(t, a->dst[d]), t->limits);
+            continue;
+        }
+        const rcclx_wire to = tile_coded(t, a->dst[d]);
+
+        if (to.codes != from.codes) {
+            memcpy(to.codes, from.codes, t->n);
+            memcpy(to.scales, from.scales, (t->n + RCCLX_CODEC_BLOCK - 1) / RCCLX_CODEC_BLOCK * 2);
         }
     }
 }
 
+static void tile_move(const tile *t)
+{
+    const rcclx_codec_args *const a       = t->a;
+    const int                     element = rcclx_codec_element(a->type);
+    float                         sum[TILE];
+
+    if (a->nsrc == 1 && a->divisor <= 1) {
+        tile_spread(t, a->src_coded[0] ? tile_coded(t, a->src[0]) : tile_encode(t, element, tile_plain(t, a->src[0])));
+        return;
+    }
+    tile_sum(t, sum);
+    if (is_any(a->dst_coded, a->ndst)) {
+        tile_spread(t, tile_encode(t, RCCLX_ELEMENT_F32, sum));
+        return;
+    }
+    for (int d = 0; d < a->ndst; d++)
+        t->k->move[RCCLX_ELEMENT_F32][element](sum, t->n, tile_plain(t, a->dst[d]));
+}
+
 void rcclx_codec_move(const rcclx_codec_args *a)
 {
-    float sum[TILE];
+    tile   t = {.a = a, .k = rcclx_codec_isa(), .limits = rcclx_codec_limits(a->type)};
+    fenv_t env;
 
-    if (!any(a->src_coded, a->nsrc) && !any(a->dst_coded, a->ndst)) {
+    if (!is_any(a->src_coded, a->nsrc) && !is_any(a->dst_coded, a->ndst)) {
         rcclx_reduce(&(rcclx_reduce_args){.type = a->type, .op = RCCLX_AVG, .nsrc = a->nsrc, .ndst = a->ndst, .src = a->src,
                                           .dst = a->dst, .count = a->count, .divisor = a->divisor});
         return;
     }
-    if (a->nsrc == 1 && a->src_coded[0] && a->divisor <= 1) {
-        run_copy(a);
-        return;
+    fegetenv(&env);
+    fesetenv(FE_DFL_ENV);
+    for (; t.at < a->count; t.at += t.n) {
+        t.n = a->count - t.at < TILE ? a->count - t.at : TILE;
+        tile_move(&t);
     }
-    for (size_t at = 0; at < a->count; at += TILE) {
-        const size_t n = a->count - at < TILE ? a->count - at : TILE;
-
-        tile_sum(a, at, n, sum);
-        tile_write(a, at, n, sum);
-    }
+    fesetenv(&env);
 }
