@@ -36,6 +36,7 @@ uint32_t gp_emu_tid(void);
 uint32_t gp_emu_bid(void);
 void     gp_emu_sync(void);
 uint64_t gp_emu_ballot(int pred);
+uint32_t gp_emu_shuffle(uint32_t x, uint32_t lane);
 void     gp_emu_wave_sync(void);
 void     gp_emu_nap(void);
 uint64_t gp_emu_ticks(void);

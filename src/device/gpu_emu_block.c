@@ -3,7 +3,7 @@
  *   grid:   block 0            block 1          ...   a thread each (runner), all at once
  *           lane 0 1 2 ... n   lane 0 1 2 ...         a fiber each; one of a block runs
  *             |
- *             | runs until it waits: sync, ballot, wave_sync, nap
+ *             | runs until it waits: sync, ballot, wave_sync, shuffle, nap
  *             v
  *           the next lane that is ready
  *
@@ -36,13 +36,14 @@ enum {
     YIELDS = 64, NAP_NS = 20000,
 };
 
-typedef enum { RUNS, AT_SYNC, AT_BALLOT, AT_WAVE_SYNC, RETURNED } place;
+typedef enum { RUNS, AT_SYNC, AT_BALLOT, AT_WAVE_SYNC, AT_SHUFFLE, RETURNED } place;
 
 typedef struct {
     uint32_t all, here, gone, votes, result;
     place    kind;          /* what those that are here wait in */
     unsigned generation;
     char     order[2];
+    uint32_t word[2][RCCLX_EMU_WAVE]; /* of a shuffle; in turn, as `order` */
 } wave;
 
 typedef struct {
@@ -83,7 +84,7 @@ static _Thread_local emu_runner *mine;
 
 RCCLX_FIBER_QUIET static _Noreturn void stuck(const emu_runner *r)
 {
-    static const char *const names[] = { "running", "gp_sync", "gp_ballot", "gp_wave_sync", "returned" };
+    static const char *const names[] = { "running", "gp_sync", "gp_ballot", "gp_wave_sync", "gp_shuffle", "returned" };
     uint32_t lane = 0;
 
     while (lane + 1 < r->n && r->where[lane] == RETURNED)
@@ -208,6 +209,16 @@ RCCLX_FIBER_QUIET static uint32_t meet(place p, bool vote)
 RCCLX_FIBER_QUIET uint64_t gp_emu_ballot(int pred)
 {
     return meet(AT_BALLOT, pred);
+}
+
+RCCLX_FIBER_QUIET uint32_t gp_emu_shuffle(uint32_t x, uint32_t lane)
+{
+    wave     *w = &mine->waves[mine->current / RCCLX_EMU_WAVE];
+    uint32_t *word = w->word[w->generation & 1];
+
+    word[mine->current % RCCLX_EMU_WAVE] = x;
+    meet(AT_SHUFFLE, false);
+    return word[lane % RCCLX_EMU_WAVE];
 }
 
 RCCLX_FIBER_QUIET void gp_emu_wave_sync(void)

@@ -224,7 +224,7 @@ static void begin(rcclx_task *task)
     v->size = size;
     v->waiting = RCCLX_ALL;
     v->npieces = v->nlanes = 1;
-    v->slot_count = 0;
+    v->slot_count = v->slot_bytes = 0;
     v->slot[t->rank] = (char *)t->area[t->rank]->slot[run->seq % RCCLX_NSLOTS];
     if (op->kind == RCCLX_ALL_TO_ALLV) {
         run->in_bytes = table_span(op->scounts, op->sdispls, t->nranks, size);
@@ -276,7 +276,7 @@ static void start_lanes(rcclx_runner *run, const rcclx_plan *plan)
 
     v->plan = plan;
     if (plan->pieced) {
-        const size_t line = 64 / v->size;
+        const size_t line = 64 / v->size, unit = 512; /* low precision: elements */
         size_t largest = run->largest / v->size;
         size_t begin;
         if (plan->cut != RCCLX_CUT_TABLE)
@@ -284,8 +284,14 @@ static void start_lanes(rcclx_runner *run, const rcclx_plan *plan)
         const size_t most = RCCLX_LANE_BYTES / (plan->nslots ? plan->nslots : 1u);
         size_t slot = t->chunk / plan->nblocks;
         if (slot > most || largest / (slot / 64 * line) >= RCCLX_MARK_PIECES - 1)
-            slot = most;
+            slot = most / 64 * 64;
         v->slot_count = slot / 64 * line;
+        v->slot_bytes = v->slot_count * v->size;
+        if (plan->shape.coded) {
+            v->slot_count = v->slot_count < unit ? unit : v->slot_count / unit * unit;
+            v->slot_count = v->slot_count < rcclx_codec_fits(most) ? v->slot_count : rcclx_codec_fits(most);
+            v->slot_bytes = most;
+        }
         v->npieces = (uint32_t)((largest + v->slot_count - 1) / v->slot_count);
         v->nlanes = v->npieces > 1 ? RCCLX_NLANES : 1;
     }
@@ -363,8 +369,9 @@ static rcclx_status open_and_choose(rcclx_runner *run)
                            (t->cma || one ? RCCLX_FACT_CMA : 0) | (any & RCCLX_HDR_OVERLAP ? 0 : RCCLX_FACT_APART) |
                            (wide ? RCCLX_FACT_WIDE_AVG : 0);
     const size_t nbytes = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count * v->size;
-    const rcclx_plan *plan = rcclx_pick_plan(run->pick, op->kind, op->root, nbytes, facts,
-                                             run->with_data && (all & RCCLX_HDR_DATA));
+    const rcclx_plan *plan = op->codec ? rcclx_pick_coded(run->pick, op->kind, op->root)
+                                       : rcclx_pick_plan(run->pick, op->kind, op->root, nbytes, facts,
+                                                         run->with_data && (all & RCCLX_HDR_DATA));
     if (!plan)
         return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
     reach_peers(run);
@@ -426,7 +433,7 @@ static rcclx_status advance(rcclx_runner *run)
     case CREDIT:
         if (!has_credit(run))
             return RCCLX_AGAIN;
-        run->with_data = op->kind != RCCLX_ALL_TO_ALLV && slot_bytes(op, t->nranks) <= t->slot_max;
+        run->with_data = op->kind != RCCLX_ALL_TO_ALLV && !op->codec && slot_bytes(op, t->nranks) <= t->slot_max;
         if (run->with_data && !t->algo[0] && slot_bytes(op, t->nranks) <= t->quick) {
             const rcclx_plan *plan = rcclx_pick_slot(run->pick, op->kind, op->root);
             if (!plan)

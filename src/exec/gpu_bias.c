@@ -25,7 +25,7 @@ static void fill(const rcclx_gpu_team *g, const rcclx_op *op, size_t nbytes, sum
                   .in = (uint64_t)(uintptr_t)op->bias, .out = (uint64_t)(uintptr_t)op->out,
                   .in_token = GP_TOKEN_NONE, .out_token = GP_TOKEN_NONE,
                   .plan = { { .steps = offsetof(sum, step), .refs = offsetof(sum, refs), .nsteps = 1, .nslots = 1, .npieces = 1,
-                              .block_bytes = nbytes, .total_bytes = nbytes } } },
+                              .block_bytes = nbytes, .whole_bytes = nbytes, .parts = 1, .units = (nbytes + 63) / 64 } } },
         .step = { .op = GP_REDUCE, .nsrc = 2, .ndst = 1, .nblk = 1 },
         .refs = { { GP_OUT, 1, (uint8_t)g->frame.rank, 0 }, { GP_IN, 1, (uint8_t)g->frame.rank, 0 },
                   { GP_OUT, 0, (uint8_t)g->frame.rank, 0 } },

@@ -21,6 +21,7 @@ typedef struct {
     size_t       used;
     int          nworks, nlanes;
     int          proto;  /* of all its plans */
+    uint8_t      codec, type; /* likewise; low precision */
     rcclx_kernel kernel;
     void        *stream;
 } batch;
@@ -102,7 +103,7 @@ static uint8_t credit(rcclx_gpu_team *g, const rcclx_plan *plan, bool owes)
 static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op, int nlanes, gp_work *w)
 {
     rcclx_gpu_team *g = t->gpu;
-    const size_t nbytes = op->count * rcclx_type_size(op->type);
+    const size_t size = rcclx_type_size(op->type), nbytes = op->count * size;
     const rcclx_plan *plan = &r->plan[0].shape;
 
     memcpy(w, r->work, plan->proto == RCCLX_PROTO_SIMPLE ? r->nbytes : sizeof(*w));
@@ -110,14 +111,14 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
     w->op = (uint8_t)op->op;
     w->sig = rcclx_gpu_hash(op);
     w->scalar = op->scalar;
-    w->credit = credit(g, plan, rcclx_plan_owes_credit(plan, op->count, rcclx_type_size(op->type)));
+    w->credit = credit(g, plan, rcclx_plan_owes_credit(plan, op->count, size));
     say_where(t, r, op, w);
     if (plan->proto != RCCLX_PROTO_SIMPLE) {
         rcclx_ready_aim(r, &g->frame, nbytes, w);
         return RCCLX_OK;
     }
     for (int k = 0; k < r->nplans; k++)
-        if (!rcclx_ready_number(r, k, &g->picker.at, nbytes, nlanes, &w->plan[k]))
+        if (!rcclx_ready_number(r, k, &g->picker.at, nbytes, size, nlanes, &w->plan[k]))
             return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s: %zu bytes are too many pieces to be staged; split the message, or "
                               "register its buffers (ncclCommRegister)", t->rank, rcclx_kind_name(op->kind), nbytes);
     return RCCLX_OK;
@@ -148,7 +149,8 @@ static rcclx_status flush(rcclx_team *t, batch *b)
     b->args.frame.nlanes = (uint16_t)b->nlanes;
     b->args.frame.part = (uint32_t)(GP_WHOLE / (unsigned)b->nlanes);
     b->args.frame.part0 = (uint32_t)(GP_WHOLE - b->args.frame.part * ((unsigned)b->nlanes - 1));
-    const rcclx_status s = g->gpu->launch(g->kernel[b->kernel][b->proto], (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,
+    rcclx_gpu_fn fn = b->codec ? g->coded_kernel[b->codec][b->type] : g->kernel[b->kernel][b->proto];
+    const rcclx_status s = g->gpu->launch(fn, (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,
                                           b->proto == RCCLX_PROTO_SIMPLE ? sizeof(gp_large) : sizeof(gp_small));
     if (s == RCCLX_OK) {
         g->turn += (uint32_t)b->nworks;
@@ -163,17 +165,22 @@ static rcclx_status flush(rcclx_team *t, batch *b)
 static rcclx_status add(rcclx_team *t, batch *b, const rcclx_op *op)
 {
     rcclx_gpu_team *g = t->gpu;
-    const bool wide = op->op == RCCLX_AVG && op->type <= RCCLX_U64;
+    const rcclx_gpu_wish wish = {
+        .kind = op->kind, .root = rcclx_kind_rooted(op->kind) ? op->root : 0, .nbytes = op->count * rcclx_type_size(op->type),
+        .wide = op->op == RCCLX_AVG && op->type <= RCCLX_U64, .coded = op->codec != RCCLX_CODEC_NONE,
+    };
     const rcclx_ready *r;
     int nlanes;
 
-    RCCLX_TRY(rcclx_gpu_pick(&g->picker, op->kind, rcclx_kind_rooted(op->kind) ? op->root : 0,
-                             op->count * rcclx_type_size(op->type), wide, &r, &nlanes));
+    RCCLX_TRY(rcclx_gpu_pick(&g->picker, &wish, &r, &nlanes));
     const int proto = r->plan[0].shape.proto;
     const size_t room = proto == RCCLX_PROTO_SIMPLE ? sizeof(((gp_large *)0)->blob) : sizeof(((gp_small *)0)->blob);
-    if (b->nworks && (nlanes != b->nlanes || proto != b->proto || b->used + r->nbytes > room || b->nworks == UINT8_MAX))
+    if (b->nworks && (nlanes != b->nlanes || proto != b->proto || b->used + r->nbytes > room || b->nworks == UINT8_MAX ||
+                      op->codec != b->codec || (op->codec && op->type != b->type)))
         RCCLX_TRY(flush(t, b));
     b->proto = proto;
+    b->codec = op->codec;
+    b->type = (uint8_t)op->type;
     RCCLX_TRY(fill(t, r, op, nlanes, (gp_work *)(void *)(b->args.blob + b->used)));
     b->kernel = both(b->kernel, kernel_of(op, r));
     b->nlanes = nlanes;

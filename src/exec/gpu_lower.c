@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "codec/codec.h"
 
 #include <string.h>
 
@@ -23,10 +24,10 @@ _Static_assert(GP_COPY == (int)RCCLX_STEP_COPY && GP_REDUCE == (int)RCCLX_STEP_R
 _Static_assert(GP_IN == (int)RCCLX_IN && GP_OUT == (int)RCCLX_OUT && GP_SCRATCH == (int)RCCLX_SCRATCH, "and buffers");
 _Static_assert(GP_SIMPLE == (int)RCCLX_PROTO_SIMPLE && GP_LL == (int)RCCLX_PROTO_LL && GP_LL128 == (int)RCCLX_PROTO_LL128, "and protocols");
 _Static_assert(GP_LAG_PREVIOUS == (int)RCCLX_LAG_PREVIOUS && GP_LAG_END == (int)RCCLX_LAG_END, "and lags");
-_Static_assert((int)RCCLX_CUT_EVEN == 0 && (int)RCCLX_CUT_SPLIT == 1, "and cuts");
+_Static_assert(GP_CODEC_FP8 == (int)RCCLX_CODEC_FP8 && GP_CODEC_INT8 == (int)RCCLX_CODEC_INT8, "and codecs");
 
 enum { FLAGGED_MOST = 8 };                /* sources that the kernels of sums take at once */
-enum { LINE = 64, WAVES_BYTES = 1024 }; /* LL128: what a wave writes at once, on any GPU */
+enum { LINE = 64, CODED_UNIT = 512 /* elements */, WAVES_BYTES = 1024 }; /* LL128: what a wave writes at once, on any GPU */
 
 static size_t padded(size_t n)
 {
@@ -78,7 +79,7 @@ static uint16_t put_steps(const rcclx_plan *p, unsigned char *at)
         to[i] = (gp_step){
             .op = s->op, .proto = s->proto, .final = s->final, .lag = s->lag, .phase = (uint8_t)s->phase,
             .peer = s->peer == RCCLX_ALL ? GP_ALL : (uint8_t)s->peer, .nsrc = (uint8_t)s->nsrc, .ndst = (uint8_t)s->ndst,
-            .nblk = (uint8_t)s->nblk, .first = (uint16_t)s->first,
+            .nblk = (uint8_t)s->nblk, .coded = s->coded, .first = (uint16_t)s->first,
         };
     }
     return (uint16_t)padded(p->nsteps * sizeof(gp_step));
@@ -118,7 +119,7 @@ static void put(rcclx_ready *r, int k, const rcclx_algo *a, const rcclx_plan *p,
     r->plan[k].shape.refs = NULL;
     to->nsteps = (uint8_t)p->nsteps;
     to->pieced = p->pieced;
-    to->cut = p->cut;
+    to->parts = p->parts;
     to->proto = p->proto;
     find_free(p, to);
     for (uint32_t i = 0; i < p->nsteps; i++)
@@ -210,7 +211,7 @@ static rcclx_status look_at_peers(rcclx_ready *r, const rcclx_shape *s, const rc
     rcclx_status st = RCCLX_OK;
 
     for (int peer = 0; st == RCCLX_OK && peer < s->nranks; peer++) {
-        const rcclx_shape theirs = { s->kind, s->nranks, peer, s->root, 0 };
+        const rcclx_shape theirs = { s->kind, s->nranks, peer, s->root, s->coded };
         pair p = { .algo = { first, behind } };
         if (peer == s->rank)
             continue;
@@ -273,9 +274,7 @@ size_t rcclx_ready_longest(const rcclx_ready *r, int k, size_t nbytes)
     const rcclx_plan *p = &r->plan[k].shape;
     const size_t lines = (nbytes + LINE - 1) / LINE;
 
-    if (p->cut == RCCLX_CUT_EVEN)
-        return nbytes;
-    const size_t most = LINE * ((lines + p->nblocks - 1) / p->nblocks);
+    const size_t most = LINE * ((lines + p->parts - 1) / p->parts);
     return most < nbytes ? most : nbytes;
 }
 
@@ -302,37 +301,35 @@ size_t rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsign
 
 /* Staged: every lane something to do, all of them equally often, in pieces not too short to be worth
  * their signals. */
-static size_t piece_bytes(size_t most, size_t longest, int nlanes)
+static size_t piece_bytes(size_t most, size_t longest, int nlanes, size_t unit)
 {
     enum { LEAST = 4096 };
     const size_t round = most * (size_t)nlanes, rounds = longest ? (longest + round - 1) / round : 1;
     size_t n = (longest + rounds * (size_t)nlanes - 1) / (rounds * (size_t)nlanes);
 
-    n = n < LEAST ? LEAST : (n + 127) & ~(size_t)127;
+    n = ((n < LEAST ? LEAST : n) + unit - 1) / unit * unit;
     return n < most ? n : most;
 }
 
-bool rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t nbytes, int nlanes, gp_plan *to)
+bool rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t nbytes, size_t size, int nlanes, gp_plan *to)
 {
     const rcclx_plan *p = &r->plan[k].shape;
     const size_t longest = rcclx_ready_longest(r, k, nbytes), lines = (nbytes + LINE - 1) / LINE;
-    size_t slot = slot_bytes(p, at), npieces = 1;
+    size_t slot = slot_bytes(p, at), piece = slot, npieces = 1;
 
     if (p->pieced) {
-        slot = piece_bytes(slot, longest, nlanes);
-        npieces = (longest + slot - 1) / slot;
+        const bool coded = p->shape.coded;
+        piece = piece_bytes(coded ? rcclx_codec_fits(slot) * size : slot, longest, nlanes, coded ? CODED_UNIT * size : 128);
+        npieces = (longest + piece - 1) / piece;
+        slot = coded ? slot : piece;
     }
     to->slot_bytes = (uint32_t)slot;
+    to->piece_bytes = (uint32_t)piece;
     to->npieces = npieces ? (uint32_t)npieces : 1; /* a message of nothing still has its signals */
     to->block_bytes = longest;
-    if (p->cut == RCCLX_CUT_EVEN) {
-        to->total_bytes = nbytes * p->nblocks;
-        to->units = to->rest = 0;
-    } else {
-        to->total_bytes = nbytes;
-        to->units = lines / p->nblocks;
-        to->rest = (uint32_t)(lines % p->nblocks);
-    }
+    to->whole_bytes = nbytes;
+    to->units = lines / p->parts;
+    to->rest = (uint32_t)(lines % p->parts);
     return npieces < RCCLX_MARK_PIECES;
 }
 
@@ -347,10 +344,10 @@ typedef struct {
 
 static uint64_t block_begin(const gp_plan *p, uint32_t b)
 {
-    if (p->cut == RCCLX_CUT_EVEN)
-        return b * p->block_bytes;
-    const uint64_t at = LINE * (b * p->units + (b < p->rest ? b : p->rest));
-    return at < p->total_bytes ? at : p->total_bytes;
+    const uint32_t k = b % p->parts;
+    const uint64_t at = LINE * (k * p->units + (k < p->rest ? k : p->rest));
+
+    return b / p->parts * p->whole_bytes + (at < p->whole_bytes ? at : p->whole_bytes);
 }
 
 /* A slot lies in its owner's window; that of a source is this rank's, and names who fills it. */
@@ -373,7 +370,7 @@ static void aim_step(const range *a, const gp_step *s, const gp_ref *refs, gp_fl
     for (uint32_t k = 0; k < (uint32_t)s->nsrc + s->ndst; k++) {
         const gp_ref *ref = &refs[s->first + k];
         *(k < GP_NEAR ? &to->near[k] : &far[k - GP_NEAR]) = spot(a, ref, k < s->nsrc);
-        if (ref->buf != GP_SCRATCH && p->cut != RCCLX_CUT_EVEN)
+        if (ref->buf != GP_SCRATCH && p->parts > 1)
             to->nbytes = block_begin(p, ref->block + 1u) - block_begin(p, ref->block);
         if (k >= s->nsrc)
             continue;
@@ -393,7 +390,7 @@ void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_
     gp_plan *p = &w->plan[0];
     const range a = { f, w, slot_bytes(&r->plan[0].shape, &f->at), ll ? f->at.ll : f->at.ll128 };
 
-    rcclx_ready_number(r, 0, &f->at, nbytes, 1, p);
+    rcclx_ready_number(r, 0, &f->at, nbytes, 1, 1, p);
     p->slot_bytes = ll ? f->at.ll_bytes : f->at.ll128_bytes;
     p->steps = sizeof(gp_work);
     gp_flagged *to = (gp_flagged *)(void *)(w + 1);

@@ -21,6 +21,7 @@
 #define REDUCES   (1u << RCCLX_ALL_REDUCE)
 #define BROADCAST (1u << RCCLX_BROADCAST)
 #define PUSHED    (1u << RCCLX_ALL_GATHER | 1u << RCCLX_ALL_TO_ALL | 1u << RCCLX_GATHER | 1u << RCCLX_SCATTER)
+#define CODED     (1u << RCCLX_ALL_REDUCE | 1u << RCCLX_REDUCE_SCATTER | 1u << RCCLX_ALL_GATHER | 1u << RCCLX_ALL_TO_ALL | 1u << RCCLX_BROADCAST)
 #define NO_BOUND  (~(size_t)0)
 
 enum { SIMPLE = RCCLX_PROTO_SIMPLE, LL = RCCLX_PROTO_LL, LL128 = RCCLX_PROTO_LL128 };
@@ -32,29 +33,31 @@ static const struct row {
     uint8_t     proto;
     size_t      above, upto;  /* bytes, count times size */
     const char *algo, *behind;
+    bool        coded;        /* low precision */
 } rows[] = {
-    { REDUCES,   3, GP_RANKS, LL,     0,          SPLIT_FROM, "ll",        NULL },
-    { REDUCES,   3, GP_RANKS, LL,     SPLIT_FROM, NO_BOUND,   "ll_two",    NULL },
-    { ~REDUCES,  3, GP_RANKS, LL,     0,          NO_BOUND,   "ll",        NULL },
-    { ALL_KINDS, 2, 2,        LL,     0,          NO_BOUND,   "ll",        NULL },
-    { REDUCES,   3, GP_RANKS, LL128,  0,          SPLIT_FROM, "ll128",     NULL },
-    { REDUCES,   3, GP_RANKS, LL128,  SPLIT_FROM, NO_BOUND,   "ll128_two", NULL },
-    { ~REDUCES,  3, GP_RANKS, LL128,  0,          NO_BOUND,   "ll128",     NULL },
-    { ALL_KINDS, 2, 2,        LL128,  0,          NO_BOUND,   "ll128",     NULL },
-    { REDUCES,   2, GP_RANKS, SIMPLE, 0,          RELAY_FROM, "direct",    "relay_staged" },
-    { REDUCES,   2, GP_RANKS, SIMPLE, RELAY_FROM, NO_BOUND,   "relay",     "relay_staged" },
-    { PUSHED,    2, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "direct_push", "staged" },
-    { BROADCAST, 2, 2,        SIMPLE, 0,          NO_BOUND,   "direct_push", "staged" },
-    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "direct",    "staged" },
-    { REDUCES,   2, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "relay_staged", NULL },
-    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "staged",    NULL },
+    { REDUCES,   3, GP_RANKS, LL,     0,          SPLIT_FROM, "ll",        NULL, false },
+    { REDUCES,   3, GP_RANKS, LL,     SPLIT_FROM, NO_BOUND,   "ll_two",    NULL, false },
+    { ~REDUCES,  3, GP_RANKS, LL,     0,          NO_BOUND,   "ll",        NULL, false },
+    { ALL_KINDS, 2, 2,        LL,     0,          NO_BOUND,   "ll",        NULL, false },
+    { REDUCES,   3, GP_RANKS, LL128,  0,          SPLIT_FROM, "ll128",     NULL, false },
+    { REDUCES,   3, GP_RANKS, LL128,  SPLIT_FROM, NO_BOUND,   "ll128_two", NULL, false },
+    { ~REDUCES,  3, GP_RANKS, LL128,  0,          NO_BOUND,   "ll128",     NULL, false },
+    { ALL_KINDS, 2, 2,        LL128,  0,          NO_BOUND,   "ll128",     NULL, false },
+    { REDUCES,   2, GP_RANKS, SIMPLE, 0,          RELAY_FROM, "direct",    "relay_staged", false },
+    { REDUCES,   2, GP_RANKS, SIMPLE, RELAY_FROM, NO_BOUND,   "relay",     "relay_staged", false },
+    { PUSHED,    2, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "direct_push", "staged", false },
+    { BROADCAST, 2, 2,        SIMPLE, 0,          NO_BOUND,   "direct_push", "staged", false },
+    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "direct",    "staged", false },
+    { REDUCES,   2, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "relay_staged", NULL, false },
+    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "staged",    NULL, false },
+    { CODED,     2, GP_RANKS, SIMPLE, 0,          NO_BOUND,   "relay_staged", NULL, true },
     /* asked for by name only */
-    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          0,          "direct_push", "staged" },
-    { REDUCES,   1, GP_RANKS, LL,     0,          0,          "ll_two",    NULL },
-    { REDUCES,   1, GP_RANKS, LL128,  0,          0,          "ll128_two", NULL },
-    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          0,          "ring",      NULL },
-    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          0,          "tree",      NULL },
-    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          0,          "doubling",  NULL },
+    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          0,          "direct_push", "staged", false },
+    { REDUCES,   1, GP_RANKS, LL,     0,          0,          "ll_two",    NULL, false },
+    { REDUCES,   1, GP_RANKS, LL128,  0,          0,          "ll128_two", NULL, false },
+    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          0,          "ring",      NULL, false },
+    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          0,          "tree",      NULL, false },
+    { ALL_KINDS, 1, GP_RANKS, SIMPLE, 0,          0,          "doubling",  NULL, false },
 };
 enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
 _Static_assert((int)NROWS <= (int)RCCLX_FORMS, "a form a row");
@@ -155,7 +158,7 @@ static rcclx_status find(rcclx_gpu_picker *p, const rcclx_shape *s, size_t nbyte
     *form = -1;
     for (int i = 0; i < NROWS; i++) {
         rcclx_ready *r;
-        if (!(may >> i & 1) || (pass != 2 && !in_bounds(p, &rows[i], nbytes)))
+        if (!(may >> i & 1) || rows[i].coded != s->coded || (pass != 2 && !in_bounds(p, &rows[i], nbytes)))
             continue;
         if ((wide && !(p->algo[i]->flags & RCCLX_HAS_ORDER)) || (p->algo[i]->can && !p->algo[i]->can(s)))
             continue;
@@ -180,7 +183,7 @@ static int lanes_for(const rcclx_gpu_picker *p, const rcclx_ready *r, size_t nby
     int most = p->lanes_cap ? p->lanes_cap : lanes[plan->proto].most;
 
     if (plan->cut == RCCLX_CUT_EVEN && plan->proto == SIMPLE && p->nranks > 2)
-        share *= (size_t)p->nranks - 1;
+        share *= ((size_t)p->nranks - 1) * plan->parts;
     else if (plan->nblocks > p->nranks)
         share *= plan->nblocks / (size_t)p->nranks; /* a rank's blocks */
     const size_t want = (share + each - 1) / each;
@@ -206,22 +209,21 @@ static void tell(rcclx_gpu_picker *p, const rcclx_shape *s, size_t nbytes, int f
                    protos[rows[form].proto], nlanes - 1);
 }
 
-rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, rcclx_kind kind, int root, size_t nbytes, bool wide, const rcclx_ready **ready,
-                            int *nlanes)
+rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, const rcclx_gpu_wish *wish, const rcclx_ready **ready, int *nlanes)
 {
-    const rcclx_shape s = { kind, p->nranks, p->rank, root, 0 };
+    const rcclx_shape s = { wish->kind, p->nranks, p->rank, wish->root, wish->coded };
     rcclx_ready *r;
     int form = -1, pass = 1;
 
     for (; form < 0 && pass <= 3; pass++)
-        RCCLX_TRY(find(p, &s, nbytes, wide, pass, &form));
+        RCCLX_TRY(find(p, &s, wish->nbytes, wish->wide, pass, &form));
     if (form < 0)
         return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: %s of %zu bytes on %d ranks: no plan fits a kernel's arguments", p->rank,
-                          rcclx_kind_name(kind), nbytes, p->nranks);
+                          rcclx_kind_name(wish->kind), wish->nbytes, p->nranks);
     RCCLX_TRY(ready_of(p, form, &s, &r));
     *ready = r;
-    *nlanes = lanes_for(p, r, nbytes);
-    tell(p, &s, nbytes, form, *nlanes, pass - 1);
+    *nlanes = lanes_for(p, r, wish->nbytes);
+    tell(p, &s, wish->nbytes, form, *nlanes, pass - 1);
     return RCCLX_OK;
 }
 

@@ -95,6 +95,21 @@ static rcclx_status make_memory(rcclx_team *t)
     return RCCLX_OK;
 }
 
+static rcclx_status load_kernel(const rcclx_team *t, const char *name, rcclx_gpu_fn *fn)
+{
+    const rcclx_gpu_team *g = t->gpu;
+    int blocks = 0;
+
+    RCCLX_TRY(g->gpu->function(fn, g->module, name));
+    RCCLX_TRY(g->gpu->occupancy(*fn, (unsigned)g->picker.threads, &blocks));
+    if (blocks >= 1)
+        return RCCLX_OK;
+    return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: init: %s does not run with %d threads a block on %s device %d; set "
+                      "RCCLX_GPU_THREADS lower", t->rank, name, g->picker.threads, g->gpu->name, g->device);
+}
+
+enum { CODEC_fp8 = RCCLX_CODEC_FP8, CODEC_int8 = RCCLX_CODEC_INT8, TYPE_f32 = RCCLX_F32, TYPE_bf16 = RCCLX_BF16, TYPE_f16 = RCCLX_F16 };
+
 static rcclx_status load_kernels(rcclx_team *t)
 {
     static const char *const names[RCCLX_KERNEL_COUNT][3] = {
@@ -102,18 +117,19 @@ static rcclx_status load_kernels(rcclx_team *t)
         GP_KERNEL_LIST(X)
 #undef X
     };
+    static const struct { uint8_t codec, type; const char *name; } coded[] = {
+#define X(codec, type) { CODEC_##codec, TYPE_##type, "gp_" #codec "_" #type },
+        GP_CODED_KERNEL_LIST(X)
+#undef X
+    };
     rcclx_gpu_team *g = t->gpu;
 
     RCCLX_TRY(g->gpu->load(&g->module, g->device));
     for (int k = 0; k < RCCLX_KERNEL_COUNT; k++)
-        for (int i = 0; i < 3; i++) {
-            int blocks = 0;
-            RCCLX_TRY(g->gpu->function(&g->kernel[k][i], g->module, names[k][i]));
-            RCCLX_TRY(g->gpu->occupancy(g->kernel[k][i], (unsigned)g->picker.threads, &blocks));
-            if (blocks < 1)
-                return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d: init: %s does not run with %d threads a block on %s device %d; set "
-                                  "RCCLX_GPU_THREADS lower", t->rank, names[k][i], g->picker.threads, g->gpu->name, g->device);
-        }
+        for (int i = 0; i < 3; i++)
+            RCCLX_TRY(load_kernel(t, names[k][i], &g->kernel[k][i]));
+    for (size_t i = 0; i < sizeof(coded) / sizeof(coded[0]); i++)
+        RCCLX_TRY(load_kernel(t, coded[i].name, &g->coded_kernel[coded[i].codec][coded[i].type]));
     return rcclx_gpu_pairs_load(g);
 }
 
@@ -400,7 +416,7 @@ rcclx_status rcclx_gpu_explain(rcclx_team *t, rcclx_kind kind, size_t nbytes, rc
     const rcclx_ready *r;
 
     pthread_mutex_lock(&g->lock);
-    const rcclx_status s = rcclx_gpu_pick(&g->picker, kind, 0, nbytes, false, &r, &c->nlanes);
+    const rcclx_status s = rcclx_gpu_pick(&g->picker, &(rcclx_gpu_wish){ .kind = kind, .nbytes = nbytes }, &r, &c->nlanes);
     if (s == RCCLX_OK) {
         c->algo = r->plan[0].algo->name;
         c->protocol = r->plan[0].shape.proto;

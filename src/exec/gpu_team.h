@@ -9,6 +9,7 @@
  *   watch    a thread: registrations of peers, deaths, what kernels report
  *
  * Words (lane, turn, token, window) as in device/kernels/work.h. */
+#include "codec/codec.h"
 #include "device/gpu.h"
 #include "device/kernels/work.h"
 #include "exec/runner.h"
@@ -59,8 +60,9 @@ size_t       rcclx_ready_longest(const rcclx_ready *r, int k, size_t nbytes);
 size_t       rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsigned line);
 /* Make the work of a flagged plan: its numbers, lengths and addresses. windows, at and rank are the frame's. */
 void         rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_work *w);
-/* Fill plan k's numbers in. false: too many pieces. */
-bool         rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t nbytes, int nlanes, gp_plan *p);
+/* Fill plan k's numbers in; size: bytes of an element. false: too many pieces. */
+bool         rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t nbytes, size_t size, int nlanes,
+                                gp_plan *p);
 
 /* --- gpu_pick.c: which plan, how many lanes ---------------------------------------------- */
 
@@ -82,9 +84,15 @@ typedef struct {
 } rcclx_gpu_picker;
 
 void         rcclx_gpu_picker_start(rcclx_gpu_picker *p); /* after nranks .. at */
-/* The choice depends on what all ranks know. wide: an integer average. */
-rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, rcclx_kind kind, int root, size_t nbytes, bool wide, const rcclx_ready **ready,
-                            int *nlanes);
+typedef struct {
+    rcclx_kind kind;
+    int        root;
+    size_t     nbytes;       /* count times size */
+    bool       wide, coded;  /* an integer average; in low precision */
+} rcclx_gpu_wish;
+
+/* The choice depends on what all ranks know. */
+rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, const rcclx_gpu_wish *wish, const rcclx_ready **ready, int *nlanes);
 void         rcclx_gpu_picker_fini(rcclx_gpu_picker *p);
 
 /* --- the team -------------------------------------------------------------------------------- */
@@ -138,6 +146,7 @@ struct rcclx_gpu_team {
     gp_state        *seen;     /* pinned, behind control: [2] copies of state; the poster's, the watch's */
     rcclx_gpu_module module;
     rcclx_gpu_fn     kernel[RCCLX_KERNEL_COUNT][3]; /* by protocol */
+    rcclx_gpu_fn     coded_kernel[RCCLX_CODEC_COUNT][RCCLX_TYPE_COUNT]; /* sums in low precision; f32, bf16, f16 */
     rcclx_gpu_fn     pair_kernel[2]; /* few, many messages */
     rcclx_gpu_stream stream;   /* own */
     gp_frame         frame;    /* all but nworks and nlanes */

@@ -34,7 +34,8 @@ struct rcclx_view {
     const rcclx_plan *plan;
     uint64_t seq;
     size_t   count, size;           /* elements, bytes an element */
-    size_t   slot_count;            /* elements of a scratch slot: the length of a piece */
+    size_t   slot_count;            /* elements that a scratch slot takes: the length of a piece */
+    size_t   slot_bytes;            /* from one slot to the next */
     uint32_t npieces, nlanes;
     int      rank, nranks;
     int      waiting;               /* the peer a lane waits for, RCCLX_ALL none */

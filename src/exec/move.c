@@ -7,7 +7,9 @@
  *      remote source --get--> bounce --+
  *      mapped sources -----------------+--reduce--> bounce --put--> remote destinations
  *                                                      +--copy--> mapped destinations
+ *   in low precision:               scratch holds runs of codes; one call of rcclx_codec_move
  */
+#include "exec/precision.h"
 #include "exec/runner.h"
 
 #include "device/reduce.h"
@@ -61,7 +63,7 @@ static operand locate(const rcclx_runner *run, const rcclx_lane *l, const rcclx_
     const int r = ref->rank;
 
     if (slots)
-        return (operand){ l->scratch[r] + (size_t)(ref->block + block) * v->slot_count * v->size, 0, r };
+        return (operand){ l->scratch[r] + (size_t)(ref->block + block) * v->slot_bytes, 0, r };
     const range part = whole ? (range){ 0, v->count } : cut_piece(v, block_range(v, ref, ref->block + block), piece);
     const size_t skip = part.begin * v->size;
     *length = part.length;
@@ -184,6 +186,37 @@ static rcclx_status in_parts(const rcclx_runner *run, const rcclx_step *s, const
     return RCCLX_OK;
 }
 
+/* What the slots of a step hold: for all but an all-to-all-v what the operation says; there each message by its length. */
+static rcclx_codec_id codec_of(const rcclx_runner *run, const rcclx_step *s, int block)
+{
+    const rcclx_view *v = &run->view;
+    const rcclx_op *op = &run->task->op;
+    const rcclx_ref *ref = &v->plan->refs[s->first];
+
+    if (!s->coded)
+        return RCCLX_CODEC_NONE;
+    while (ref->buf == RCCLX_SCRATCH)
+        ref++;
+    return v->plan->cut == RCCLX_CUT_TABLE ? rcclx_message_codec(op, block_range(v, ref, ref->block + block).length)
+                                           : (rcclx_codec_id)op->codec;
+}
+
+static void through_codec(const rcclx_runner *run, const rcclx_step *s, rcclx_codec_id codec, const void *const *src,
+                          void *const *dst, size_t count)
+{
+    const rcclx_op *op = &run->task->op;
+    const rcclx_ref *refs = &run->view.plan->refs[s->first];
+    bool coded[2 * RCCLX_MAX_RANKS];
+
+    for (int i = 0; i < s->nsrc + s->ndst; i++)
+        coded[i] = refs[i].buf == RCCLX_SCRATCH;
+    const rcclx_codec_args a = {
+        .codec = codec, .type = op->type, .nsrc = s->nsrc, .ndst = s->ndst, .src = src, .dst = dst, .src_coded = coded,
+        .dst_coded = coded + s->nsrc, .count = count, .divisor = op->op == RCCLX_AVG && s->final ? run->view.nranks : 0,
+    };
+    rcclx_codec_move(&a);
+}
+
 /* The length of a step whose operands are all slots: what the first, longest, block has in this piece. */
 static size_t slot_length(const rcclx_view *v, uint32_t piece)
 {
@@ -234,6 +267,12 @@ int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, u
     }
     if (slots_only)
         count = slot_length(v, piece);
+    const rcclx_codec_id codec = codec_of(run, s, block);
+    if (codec) {
+        if (count)
+            through_codec(run, s, codec, src, dst, count);
+        return 0;
+    }
     const int ndst = s->op == RCCLX_STEP_COPY ? others_than(&o[0], o + s->nsrc, dst, s->ndst) : s->ndst;
     if (!count || !ndst)
         return 0;

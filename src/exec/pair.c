@@ -4,11 +4,13 @@
  *                        |              when that is small (EAGER)
  *   receiver  taken: k   v              otherwise the receiver FETCHes it from the
  *             matches its k-th receive  sender's buffer, or, where nobody can reach
- *                                       that, both work a two-part PIPE
+ *                                       that, or in low precision, both work a
+ *                                       two-part PIPE
  *
  * Matching is by order alone: the k-th send of a pair meets its k-th receive. An
  * eager send is done when it is in its slot; the others when the receiver has
  * counted the message as taken. */
+#include "exec/precision.h"
 #include "exec/runner.h"
 
 #include "base/log.h"
@@ -27,7 +29,13 @@ static rcclx_fifo *fifo(const rcclx_team *t, int from, int to)
 
 static uint32_t signature(const rcclx_op *op)
 {
-    return (uint32_t)op->type;
+    return (uint32_t)op->type | (uint32_t)op->codec << 8;
+}
+
+/* Elements that half of the pipe takes at a time. */
+static size_t piped_count(const rcclx_op *op)
+{
+    return op->codec ? rcclx_codec_fits(RCCLX_PIPE_BYTES) : RCCLX_PIPE_BYTES / rcclx_type_size(op->type);
 }
 
 void rcclx_pair_number(rcclx_task *task)
@@ -62,7 +70,9 @@ static void post(rcclx_task *task, rcclx_message *m)
     m->where = (uint64_t)(uintptr_t)op->in;
     m->in_arena = 0;
     const rcclx_peer *to = &t->peer[op->root];
-    if (m->nbytes <= RCCLX_FIFO_BYTES && op->root != t->rank) {
+    if (op->codec) {
+        m->mode = PIPE;
+    } else if (m->nbytes <= RCCLX_FIFO_BYTES && op->root != t->rank) {
         m->mode = EAGER;
         rcclx_copy(m->data, op->in, m->nbytes, 0);
     } else if (to->local) {
@@ -79,17 +89,23 @@ static void post(rcclx_task *task, rcclx_message *m)
 }
 
 /* Fill the half of the pipe that is free. */
-static void pump(rcclx_task *task, rcclx_fifo *f, uint64_t nbytes)
+static void pump(rcclx_task *task, rcclx_fifo *f)
 {
-    rcclx_team *t = task->op.team;
-    const int to = task->op.root;
+    const rcclx_op *op = &task->op;
+    rcclx_team *t = op->team;
+    const int to = op->root;
+    const size_t size = rcclx_type_size(op->type), most = piped_count(op);
     rcclx_counter *drained = &t->area[to]->drained[t->rank];
 
-    while (task->moved < nbytes) {
-        const uint64_t part = nbytes - task->moved < RCCLX_PIPE_BYTES ? nbytes - task->moved : RCCLX_PIPE_BYTES;
+    while (task->moved < op->count) {
+        const size_t part = op->count - task->moved < most ? op->count - task->moved : most;
+        const char *from = (const char *)op->in + task->moved * size;
         if (!gp_reached(&drained->value, t->piped[to] + 1 - 2))
             return;
-        rcclx_copy(f->pipe[t->piped[to] & 1], (const char *)task->op.in + task->moved, part, 0);
+        if (op->codec)
+            rcclx_codecs[op->codec]->encode(op->type, from, part, f->pipe[t->piped[to] & 1]);
+        else
+            rcclx_copy(f->pipe[t->piped[to] & 1], from, part * size, 0);
         task->moved += part;
         gp_publish(&f->piped.value, ++t->piped[to]);
         rcclx_team_ring(t);
@@ -116,8 +132,8 @@ static rcclx_status send_poll(rcclx_task *task)
     }
     if (t->sending[to] == task->index) {
         /* the pipe carries one message at a time: the next may start when this is in */
-        pump(task, f, task->op.count * rcclx_type_size(task->op.type));
-        if (task->moved < task->op.count * rcclx_type_size(task->op.type))
+        pump(task, f);
+        if (task->moved < task->op.count)
             return RCCLX_AGAIN;
         t->sending[to]++;
     }
@@ -131,10 +147,11 @@ static rcclx_status differs(rcclx_task *task, const rcclx_message *m)
     rcclx_team *t = task->op.team;
     char text[RCCLX_ERROR_TEXT];
 
-    snprintf(text, sizeof(text), "rank %d: Recv number %llu from rank %d expects %zu %s, but rank %d sends %llu %s; count and "
-             "type must be equal on both sides, and messages of a pair match in order", t->rank,
-             (unsigned long long)task->index, task->op.root, task->op.count, rcclx_type_name(task->op.type), task->op.root,
-             (unsigned long long)m->count, rcclx_type_name((rcclx_type)m->sig));
+    snprintf(text, sizeof(text), "rank %d: Recv number %llu from rank %d expects %zu %s%s%s, but rank %d sends %llu %s%s%s; count, "
+             "type and precision must be equal on both sides, and messages of a pair match in order", t->rank,
+             (unsigned long long)task->index, task->op.root, task->op.count, rcclx_type_name(task->op.type),
+             task->op.codec ? " in " : "", task->op.codec ? rcclx_precision_name(task->op.codec) : "", task->op.root, (unsigned long long)m->count,
+             rcclx_type_name((rcclx_type)(m->sig & 0xff)), m->sig >> 8 ? " in " : "", m->sig >> 8 ? rcclx_precision_name((int)(m->sig >> 8)) : "");
     return rcclx_team_break(t, RCCLX_MISMATCH, text);
 }
 
@@ -149,16 +166,22 @@ static rcclx_status fetch(rcclx_task *task, const rcclx_message *m, size_t nbyte
     return at || !nbytes ? RCCLX_OK : rcclx_peer_get(from, task->op.out, m->where, nbytes);
 }
 
-static rcclx_status drain(rcclx_task *task, rcclx_fifo *f, uint64_t nbytes)
+static rcclx_status drain(rcclx_task *task, rcclx_fifo *f)
 {
-    rcclx_team *t = task->op.team;
-    const int from = task->op.root;
+    const rcclx_op *op = &task->op;
+    rcclx_team *t = op->team;
+    const int from = op->root;
+    const size_t size = rcclx_type_size(op->type), most = piped_count(op);
 
-    while (task->moved < nbytes) {
-        const uint64_t part = nbytes - task->moved < RCCLX_PIPE_BYTES ? nbytes - task->moved : RCCLX_PIPE_BYTES;
+    while (task->moved < op->count) {
+        const size_t part = op->count - task->moved < most ? op->count - task->moved : most;
+        char *to = (char *)op->out + task->moved * size;
         if (!gp_reached(&f->piped.value, t->drained[from] + 1))
             return RCCLX_AGAIN;
-        rcclx_copy((char *)task->op.out + task->moved, f->pipe[t->drained[from] & 1], part, 0);
+        if (op->codec)
+            rcclx_codecs[op->codec]->decode(op->type, f->pipe[t->drained[from] & 1], part, to);
+        else
+            rcclx_copy(to, f->pipe[t->drained[from] & 1], part * size, 0);
         task->moved += part;
         gp_publish(&t->area[t->rank]->drained[from].value, ++t->drained[from]);
         rcclx_team_ring(t);
@@ -177,7 +200,7 @@ static rcclx_status take(rcclx_task *task, rcclx_fifo *f, const rcclx_message *m
     case FETCH:
         return fetch(task, m, nbytes);
     default:
-        return drain(task, f, nbytes);
+        return drain(task, f);
     }
 }
 

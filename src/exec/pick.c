@@ -15,10 +15,10 @@ enum { MAX_ALGOS = 16, CLASSES = 65, FACTS = 32 };
 
 struct rcclx_pick {
     rcclx_team *team;
-    int         nalgos, slot;
+    int         nalgos, slot, staged;
     bool        told;                                        /* a forced algorithm did not fit: logged */
     uint8_t     choice[RCCLX_COLL_COUNT][CLASSES][FACTS][2]; /* algorithm + 1; 0: not chosen yet */
-    rcclx_plan *plans[MAX_ALGOS][RCCLX_COLL_COUNT];          /* nranks (roots) each */
+    rcclx_plan *plans[2][MAX_ALGOS][RCCLX_COLL_COUNT];       /* [coded]; nranks (roots) each */
 };
 
 rcclx_status rcclx_pick_create(rcclx_pick **out, rcclx_team *t)
@@ -31,6 +31,8 @@ rcclx_status rcclx_pick_create(rcclx_pick **out, rcclx_team *t)
     for (p->nalgos = 0; rcclx_algos[p->nalgos] && p->nalgos < MAX_ALGOS; p->nalgos++)
         if (rcclx_algos[p->nalgos] == &rcclx_algo_slot)
             p->slot = p->nalgos;
+        else if (rcclx_algos[p->nalgos] == &rcclx_algo_staged)
+            p->staged = p->nalgos;
     return RCCLX_OK;
 }
 
@@ -38,18 +40,19 @@ void rcclx_pick_destroy(rcclx_pick *p)
 {
     if (!p)
         return;
-    for (int a = 0; a < MAX_ALGOS; a++)
+    for (int a = 0; a < 2 * MAX_ALGOS; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
-            for (int r = 0; p->plans[a][k] && r < p->team->nranks; r++)
-                rcclx_plan_fini(&p->plans[a][k][r]);
-            rcclx_mem_free(p->plans[a][k]);
+            rcclx_plan *roots = p->plans[a / MAX_ALGOS][a % MAX_ALGOS][k];
+            for (int r = 0; roots && r < p->team->nranks; r++)
+                rcclx_plan_fini(&roots[r]);
+            rcclx_mem_free(roots);
         }
     rcclx_mem_free(p);
 }
 
-static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root)
+static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root, bool coded)
 {
-    rcclx_plan **roots = &p->plans[a][kind];
+    rcclx_plan **roots = &p->plans[coded][a][kind];
 
     if (!*roots)
         *roots = rcclx_mem_alloc((size_t)p->team->nranks * sizeof(**roots));
@@ -57,7 +60,7 @@ static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root
         return NULL;
     rcclx_plan *plan = &(*roots)[rcclx_kind_rooted(kind) ? root : 0];
     if (!plan->nsteps) {
-        const rcclx_shape s = { kind, p->team->nranks, p->team->rank, root, 0 };
+        const rcclx_shape s = { kind, p->team->nranks, p->team->rank, root, coded };
         rcclx_algos[a]->build(plan, &s);
         if (plan->status != RCCLX_OK) {
             rcclx_plan_fini(plan);
@@ -99,10 +102,15 @@ const rcclx_plan *rcclx_pick_plan(rcclx_pick *p, rcclx_kind kind, int root, size
         *c = (uint8_t)(choose(p, kind, root, class < 63 ? (size_t)1 << class : nbytes, facts, small) + 1);
     if (!*c)
         return NULL;
-    return plan_of(p, *c - 1, kind, root);
+    return plan_of(p, *c - 1, kind, root, false);
 }
 
 const rcclx_plan *rcclx_pick_slot(rcclx_pick *p, rcclx_kind kind, int root)
 {
-    return plan_of(p, p->slot, kind, root);
+    return plan_of(p, p->slot, kind, root, false);
+}
+
+const rcclx_plan *rcclx_pick_coded(rcclx_pick *p, rcclx_kind kind, int root)
+{
+    return plan_of(p, p->staged, kind, root, true);
 }

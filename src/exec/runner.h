@@ -59,6 +59,8 @@ rcclx_status      rcclx_pick_create(rcclx_pick **p, rcclx_team *t);
 void              rcclx_pick_destroy(rcclx_pick *p);
 /* The plan for this operation; facts as algo.h wants them. NULL: out of memory. */
 const rcclx_plan *rcclx_pick_plan(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsigned facts, bool small);
+/* In low precision: through scratch. */
+const rcclx_plan *rcclx_pick_coded(rcclx_pick *p, rcclx_kind kind, int root);
 const rcclx_plan *rcclx_pick_slot(rcclx_pick *p, rcclx_kind kind, int root);
 
 /* move.c */

@@ -255,6 +255,7 @@ static void open_rank(int me)
     v->nranks = s.nranks;
     v->npieces = x->plan.pieced ? (uint32_t)world.npieces : 1;
     v->slot_count = x->plan.pieced ? EACH / (size_t)world.npieces : 0;
+    v->slot_bytes = v->slot_count * v->size;
     v->nlanes = v->npieces > 1 ? RCCLX_NLANES : 1;
     v->publish = publish;
     v->header_of = header_of;

@@ -75,7 +75,7 @@ static int pusher(const rcclx_plan *p, int slot)
     uint32_t step;
 
     for (int r = 0; r < p->shape.nranks; r++) {
-        const rcclx_shape s = { p->shape.kind, p->shape.nranks, r, p->shape.root };
+        const rcclx_shape s = { p->shape.kind, p->shape.nranks, r, p->shape.root, 0 };
         a->build(&plans[r], &s);
     }
     const int found = rcclx_ranks_pusher(plans, p->shape.rank, slot, &step);
@@ -89,7 +89,7 @@ static void compare(const rcclx_ready *r, int k, const rcclx_plan *p)
     const gp_plan *lowered = &((const gp_work *)(const void *)r->work)->plan[k];
     const gp_step *steps = (const gp_step *)(const void *)(r->work + lowered->steps);
     const gp_ref *refs = (const gp_ref *)(const void *)(r->work + lowered->refs);
-    bool same = lowered->nsteps == p->nsteps && lowered->pieced == p->pieced && lowered->cut == p->cut &&
+    bool same = lowered->nsteps == p->nsteps && lowered->pieced == p->pieced && lowered->parts == p->parts &&
                 lowered->nslots == (p->nslots ? p->nslots : 1);
 
     for (uint32_t i = 0; same && i < p->nsteps; i++)
@@ -164,10 +164,8 @@ TEST(lowered_plans_say_what_the_plans_say)
 /* Where block b begins, as kernels reckon it. */
 static uint64_t begin_of(const gp_plan *p, uint64_t b)
 {
-    if (!p->cut)
-        return b * p->block_bytes;
-    const uint64_t at = 64 * (b * p->units + (b < p->rest ? b : p->rest));
-    return at < p->total_bytes ? at : p->total_bytes;
+    const uint64_t k = b % p->parts, at = 64 * (k * p->units + (k < p->rest ? k : p->rest));
+    return b / p->parts * p->whole_bytes + (at < p->whole_bytes ? at : p->whole_bytes);
 }
 
 TEST(blocks_of_kernels_are_blocks_of_plans)
@@ -186,7 +184,7 @@ TEST(blocks_of_kernels_are_blocks_of_plans)
         for (int again = 0; again < 200; again++) {
             const size_t c = dice(1ull << dice(31)), nblocks = r->plan[0].shape.nblocks;
             p = ((const gp_work *)(const void *)r->work)->plan[0];
-            REQUIRE(rcclx_ready_number(r, 0, &at, c * size, 1 + (int)dice(32), &p), "too many pieces");
+            REQUIRE(rcclx_ready_number(r, 0, &at, c * size, size, 1 + (int)dice(32), &p), "too many pieces");
             size_t longest = 0;
             for (size_t b = 0; b < nblocks; b++) {
                 size_t begin, length;
@@ -235,7 +233,7 @@ TEST(all_ranks_choose_alike_and_what_fits)
                 for (int r = 0; r < n; r++) {
                     const rcclx_ready *ready;
                     int nlanes;
-                    REQUIRE(rcclx_gpu_pick(&p[r], kind, root, nbytes, false, &ready, &nlanes) == RCCLX_OK, "%s", rcclx_last_error());
+                    REQUIRE(rcclx_gpu_pick(&p[r], &(rcclx_gpu_wish){ .kind = kind, .root = root, .nbytes = nbytes }, &ready, &nlanes) == RCCLX_OK, "%s", rcclx_last_error());
                     first = r ? first : ready;
                     lanes = r ? lanes : nlanes;
                     CHECK(ready->plan[0].algo == first->plan[0].algo && nlanes == lanes, "%s of %zu bytes, %d ranks, '%s': %s, %d lanes and "
@@ -262,7 +260,7 @@ static const char *choice(int n, const char *forced, unsigned protos, rcclx_kind
     p = (rcclx_gpu_picker){ .nranks = n, .threads = 512, .lanes_most = 64, .lanes_least = 1, .protos = protos, .safe = 7,
                             .line = 128, .forced = forced, .at = p.at };
     rcclx_gpu_picker_start(&p);
-    const char *name = rcclx_gpu_pick(&p, kind, 0, nbytes, false, &r, &nlanes) == RCCLX_OK ? r->plan[0].algo->name : "none";
+    const char *name = rcclx_gpu_pick(&p, &(rcclx_gpu_wish){ .kind = kind, .nbytes = nbytes }, &r, &nlanes) == RCCLX_OK ? r->plan[0].algo->name : "none";
     rcclx_gpu_picker_fini(&p);
     return name;
 }
@@ -315,7 +313,7 @@ TEST(pieces_are_dealt_evenly)
         REQUIRE(rcclx_ready_make(&r, &s, relay, behind) == RCCLX_OK, "%s", rcclx_last_error());
         for (int k = 0; k < 2; k++) {
             gp_plan p = ((const gp_work *)(const void *)r->work)->plan[k];
-            REQUIRE(rcclx_ready_number(r, k, &at, nbytes, nlanes, &p), "too many pieces");
+            REQUIRE(rcclx_ready_number(r, k, &at, nbytes, 1, nlanes, &p), "too many pieces");
             const size_t most = at.stage_bytes / p.nslots & ~(size_t)127, each = p.block_bytes / (size_t)nlanes + 1;
             const size_t turns = (p.npieces + (size_t)nlanes - 1) / (size_t)nlanes;
             CHECK(p.slot_bytes <= most, "%u of %zu bytes", p.slot_bytes, most);

@@ -69,7 +69,7 @@ static void begin(const rcclx_algo *a, int n, int rank, size_t count)
     a->build(&plan[rank], &(rcclx_shape){ RCCLX_ALL_REDUCE, n, rank, 0, 0 });
     rcclx_split(count, 4, plan[rank].nblocks, 0, &first, &longest);
     *v = (rcclx_view){
-        .plan = &plan[rank], .seq = 1, .count = count, .size = 4, .slot_count = SLOT, .rank = rank, .nranks = n,
+        .plan = &plan[rank], .seq = 1, .count = count, .size = 4, .slot_count = SLOT, .slot_bytes = SLOT * 4, .rank = rank, .nranks = n,
         .npieces = plan[rank].pieced && longest ? (uint32_t)((longest + SLOT - 1) / SLOT) : 1, .nlanes = RCCLX_NLANES,
         .publish = publish, .header_of = header_of, .move = move, .ring = ring,
     };

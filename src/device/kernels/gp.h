@@ -19,7 +19,8 @@
  *
  *   where       gp_tid gp_bid gp_lane, GP_WAVE lanes a wave, GP_LINE bytes a line
  *   meet        gp_sync, gp_sync_publish (then thread 0 may raise a flag for what all
- *               threads of the block stored), gp_ballot (all lanes of the wave)
+ *               threads of the block stored), gp_ballot, gp_shuffle (another lane's word):
+ *               all lanes of the wave
  *   move        gp_ld16 gp_st16 gp_ld8 .. gp_st1: plain, global, naturally aligned;
  *               _nt: streaming
  *   16 bytes    gp_v4: gp_get(v, i), gp_set(&v, i, x), gp_v4_make(a, b, c, d)
@@ -93,6 +94,7 @@ GP_DEV uint32_t gp_bid(void) { return blockIdx.x; }
 GP_DEV void gp_sync(void) { __syncthreads(); }
 GP_DEV void gp_sync_publish(void) { __syncthreads(); }
 GP_DEV uint64_t gp_ballot(int pred) { return __ballot_sync(~0u, pred); }
+GP_DEV uint32_t gp_shuffle(uint32_t x, uint32_t lane) { return __shfl_sync(~0u, x, (int)lane); }
 
 /* All accesses to global memory are volatile assembly: it stays in order. */
 #define GP_CUDA_LOAD16(name, op)                                              \
@@ -194,6 +196,7 @@ GP_DEV double gp_bits_f64(uint64_t u) { return __longlong_as_double((long long)u
 GP_DEV float gp_add_f32(float a, float b) { return __fadd_rn(a, b); }
 GP_DEV float gp_mul_f32(float a, float b) { return __fmul_rn(a, b); }
 GP_DEV float gp_div_f32(float a, float b) { return __fdiv_rn(a, b); }
+GP_DEV float gp_fma_f32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 GP_DEV double gp_add_f64(double a, double b) { return __dadd_rn(a, b); }
 GP_DEV double gp_mul_f64(double a, double b) { return __dmul_rn(a, b); }
 GP_DEV double gp_div_f64(double a, double b) { return __ddiv_rn(a, b); }
@@ -230,6 +233,11 @@ GP_DEV void gp_set(gp_v4 *v, int i, uint32_t x) { (*v)[i] = x; }
 GP_DEV uint32_t gp_tid(void) { return __builtin_amdgcn_workitem_id_x(); }
 GP_DEV uint32_t gp_bid(void) { return __builtin_amdgcn_workgroup_id_x(); }
 GP_DEV uint64_t gp_ballot(int pred) { return __builtin_amdgcn_ballot_w64(pred != 0); }
+
+GP_DEV uint32_t gp_shuffle(uint32_t x, uint32_t lane)
+{
+    return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(lane * 4), (int)x);
+}
 
 GP_DEV void gp_sync(void)
 {
@@ -353,6 +361,8 @@ GP_DEV float gp_bits_f32(uint32_t u) { return __builtin_bit_cast(float, u); }
 GP_DEV uint64_t gp_f64_bits(double x) { return __builtin_bit_cast(uint64_t, x); }
 GP_DEV double gp_bits_f64(uint64_t u) { return __builtin_bit_cast(double, u); }
 
+GP_DEV float gp_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
 #define GP_AMD_ARITHMETIC(name, type, op)                                     \
     GP_DEV type name(type a, type b)                                          \
     {                                                                         \
@@ -369,6 +379,7 @@ GP_AMD_ARITHMETIC(gp_div_f64, double, /)
 #else
 /* ================================= host ================================= */
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -389,6 +400,7 @@ extern uint32_t gp_emu_tid(void);
 extern uint32_t gp_emu_bid(void);
 extern void     gp_emu_sync(void);
 extern uint64_t gp_emu_ballot(int pred);
+extern uint32_t gp_emu_shuffle(uint32_t x, uint32_t lane);
 extern void     gp_emu_wave_sync(void);
 extern void     gp_emu_nap(void);
 extern uint64_t gp_emu_ticks(void);
@@ -404,6 +416,7 @@ GP_DEV uint32_t gp_bid(void) { return gp_emu_bid(); }
 GP_DEV void gp_sync(void) { gp_emu_sync(); }
 GP_DEV void gp_sync_publish(void) { gp_emu_sync(); }
 GP_DEV uint64_t gp_ballot(int pred) { return gp_emu_ballot(pred); }
+GP_DEV uint32_t gp_shuffle(uint32_t x, uint32_t lane) { return gp_emu_shuffle(x, lane); }
 GP_DEV uint64_t gp_ticks(void) { return gp_emu_ticks(); }
 GP_DEV void gp_nap(void) { gp_emu_nap(); }
 
@@ -483,6 +496,8 @@ GP_DEV gp_v4 gp_line_load(const void *p, int is_flag)
         gp_emu_wave_sync();
     return (gp_v4){{(uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32)}};
 }
+
+GP_DEV float gp_fma_f32(float a, float b, float c) { return fmaf(a, b, c); }
 
 #define GP_HOST_BITS(name, from, to)                                          \
     GP_DEV to name(from x)                                                    \
@@ -762,6 +777,73 @@ GP_DEV uint32_t gp_pack_e5m2(const float f[4])
         word |= (uint32_t)rcclx_f32_to_e5m2(f[i]) << 8 * i;
 #endif
     return word;
+}
+
+/* ---- codes of low precision, four in a word; numbers only. int8: of and to integers */
+
+GP_DEV void gp_open_i8(uint32_t word, float f[4])
+{
+#if defined(GP_CUDA)
+    const uint32_t biased = word ^ 0x80808080u; /* the low byte of 2^23: no conversion */
+
+    GP_UNROLL
+    for (int i = 0; i < 4; i++)
+        f[i] = gp_add_f32(gp_bits_f32(__byte_perm(biased, 0x4b000000u, 0x7440u + (uint32_t)i)), -8388736.0f);
+#else
+    GP_UNROLL
+    for (int i = 0; i < 4; i++)
+        f[i] = (float)(int8_t)(word >> 8 * i);
+#endif
+}
+
+/* The low bytes of four words. */
+GP_DEV uint32_t gp_join_low(const uint32_t x[4])
+{
+#if defined(GP_CUDA)
+    return __byte_perm(__byte_perm(x[0], x[1], 0x0040u), __byte_perm(x[2], x[3], 0x0040u), 0x5410u);
+#else
+    return (x[0] & 0xff) | (x[1] & 0xff) << 8 | (x[2] & 0xff) << 16 | x[3] << 24;
+#endif
+}
+
+/* e4m3 of finite numbers that stay below 448, and back, by the instructions of a gfx942, too: they know FNUZ, whose codes
+ * stand for half as much, but that its 0x80 is NaN and -0 is +0. */
+GP_DEV uint32_t gp_pack_small_e4m3(const float f[4])
+{
+#if defined(__gfx942__)
+    int      word = 0;
+    uint32_t sign = 0;
+
+    word = __builtin_amdgcn_cvt_pk_fp8_f32(f[0] * 0.5f, f[1] * 0.5f, word, 0);
+    word = __builtin_amdgcn_cvt_pk_fp8_f32(f[2] * 0.5f, f[3] * 0.5f, word, 1);
+    GP_UNROLL
+    for (int i = 0; i < 4; i++)
+        sign |= (gp_f32_bits(f[i]) >> 31) << (8 * i + 7);
+    return (uint32_t)word | sign;
+#elif defined(__gfx950__)
+    int word = 0;
+
+    word = __builtin_amdgcn_cvt_pk_fp8_f32(f[0], f[1], word, 0);
+    return (uint32_t)__builtin_amdgcn_cvt_pk_fp8_f32(f[2], f[3], word, 1);
+#else
+    return gp_pack_e4m3(f);
+#endif
+}
+
+GP_DEV void gp_open_small_e4m3(uint32_t word, float f[4])
+{
+#if defined(__gfx942__)
+    typedef float gp_f2 __attribute__((ext_vector_type(2)));
+    const gp_f2 low = __builtin_amdgcn_cvt_pk_f32_fp8((int)(word & 0x7f7f7f7fu), 0);
+    const gp_f2 high = __builtin_amdgcn_cvt_pk_f32_fp8((int)(word & 0x7f7f7f7fu), 1);
+
+    f[0] = low[0] * 2, f[1] = low[1] * 2, f[2] = high[0] * 2, f[3] = high[1] * 2;
+    GP_UNROLL
+    for (int i = 0; i < 4; i++)
+        f[i] = gp_bits_f32(gp_f32_bits(f[i]) | (word >> (8 * i + 7) & 1) << 31);
+#else
+    gp_open_e4m3(word, f);
+#endif
 }
 
 #endif

@@ -9,7 +9,7 @@
     GP_KERNEL(gp_##id##_##word, args_type)                               \
     {                                                                    \
         GP_SHARED(gp_shared, sh);                                        \
-        gp_run(&args->frame, args->blob, sh, proto, type, op);           \
+        gp_run(&args->frame, args->blob, sh, proto, GP_CODEC_NONE, type, op);           \
     }
 #define KERNEL(id, type, op)                                             \
     ENTRY(id, ll, GP_LL, gp_small, type, op)                             \
@@ -21,6 +21,15 @@ KERNEL(sum_f32, GP_F32, GP_OP_SUM)
 KERNEL(sum_bf16, GP_BF16, GP_OP_SUM)
 KERNEL(sum_f16, GP_F16, GP_OP_SUM)
 KERNEL(any, GP_ANY, GP_OP_COPY)
+
+#define CODED(codec, type)                                               \
+    GP_KERNEL(gp_##codec##_##type, gp_large)                             \
+    {                                                                    \
+        GP_SHARED(gp_shared, sh);                                        \
+        gp_run(&args->frame, args->blob, sh, GP_SIMPLE, CODEC_##codec, TYPE_##type, GP_OP_SUM); \
+    }
+enum { CODEC_fp8 = GP_CODEC_FP8, CODEC_int8 = GP_CODEC_INT8, TYPE_f32 = GP_F32, TYPE_bf16 = GP_BF16, TYPE_f16 = GP_F16 };
+GP_CODED_KERNEL_LIST(CODED)
 
 #define PAIRS(id)                                                        \
     GP_KERNEL(gp_pairs_##id, gp_pair_##id)                               \
@@ -45,11 +54,16 @@ GP_KERNEL(gp_litmus, gp_litmus_args)
     static void id##_ll128(const void *args) { gp_##id##_ll128((const gp_small *)args); } \
     static void id##_simple(const void *args) { gp_##id##_simple((const gp_large *)args); }
 GP_KERNEL_LIST(ENTRIES)
+#define CODED_ENTRY(codec, type) static void codec##_##type(const void *args) { gp_##codec##_##type((const gp_large *)args); }
+GP_CODED_KERNEL_LIST(CODED_ENTRY)
 #define PAIR_ENTRY(id) static void pairs_##id(const void *args) { gp_pairs_##id((const gp_pair_##id *)args); }
 GP_PAIR_KERNEL_LIST(PAIR_ENTRY)
 static void litmus(const void *args) { gp_litmus((const gp_litmus_args *)args); }
 
 #define ROWS(id) { "gp_" #id "_ll", id##_ll }, { "gp_" #id "_ll128", id##_ll128 }, { "gp_" #id "_simple", id##_simple },
+#define CODED_ROW(codec, type) { "gp_" #codec "_" #type, codec##_##type },
 #define PAIR_ROW(id) { "gp_pairs_" #id, pairs_##id },
-const rcclx_emu_kernel rcclx_emu_kernels[] = { GP_KERNEL_LIST(ROWS) GP_PAIR_KERNEL_LIST(PAIR_ROW) { "gp_litmus", litmus }, { NULL, NULL } };
+const rcclx_emu_kernel rcclx_emu_kernels[] = {
+    GP_KERNEL_LIST(ROWS) GP_CODED_KERNEL_LIST(CODED_ROW) GP_PAIR_KERNEL_LIST(PAIR_ROW) { "gp_litmus", litmus }, { NULL, NULL }
+};
 #endif

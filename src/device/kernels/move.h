@@ -175,9 +175,9 @@ GP_DEV gp_span gp_move_begin(const gp_ctx *c, const gp_step *s, uint32_t piece, 
     uint64_t nbytes = gp_step_bytes(c, s, block), offset = 0;
 
     if (c->p->pieced) {
-        offset = (uint64_t)piece * c->p->slot_bytes;
+        offset = (uint64_t)piece * c->p->piece_bytes;
         nbytes = offset < nbytes ? nbytes - offset : 0;
-        nbytes = nbytes < c->p->slot_bytes ? nbytes : c->p->slot_bytes;
+        nbytes = nbytes < c->p->piece_bytes ? nbytes : c->p->piece_bytes;
     }
     gp_move_aim(c, s, block, offset);
     return gp_lane_span(c, nbytes);

@@ -264,11 +264,10 @@ GP_DEV int gp_wait(gp_ctx *c, const gp_step *s, uint32_t piece)
 GP_DEV uint64_t gp_block_begin(const gp_ctx *c, uint32_t b)
 {
     const gp_plan *p = c->p;
+    const uint32_t whole = b / p->parts, k = b % p->parts;
+    const uint64_t at = 64 * (k * p->units + (k < p->rest ? k : p->rest));
 
-    if (!p->cut)
-        return b * p->block_bytes;
-    const uint64_t at = 64 * (b * p->units + (b < p->rest ? b : p->rest));
-    return at < p->total_bytes ? at : p->total_bytes;
+    return whole * p->whole_bytes + (at < p->whole_bytes ? at : p->whole_bytes);
 }
 
 GP_DEV uint64_t gp_block_bytes(const gp_ctx *c, uint32_t b)
@@ -282,7 +281,7 @@ GP_DEV uint64_t gp_step_bytes(const gp_ctx *c, const gp_step *s, uint32_t i)
     const gp_ref *refs = c->refs + s->first;
 
     GP_NO_UNROLL
-    for (uint32_t k = 0; c->p->cut && k < (uint32_t)s->nsrc + s->ndst; k++)
+    for (uint32_t k = 0; c->p->parts > 1 && k < (uint32_t)s->nsrc + s->ndst; k++)
         if (refs[k].buf != GP_SCRATCH)
             return gp_block_bytes(c, refs[k].block + i);
     return c->p->block_bytes;
@@ -291,6 +290,7 @@ GP_DEV uint64_t gp_step_bytes(const gp_ctx *c, const gp_step *s, uint32_t i)
 #include "device/kernels/flagged.h"
 #include "device/kernels/move.h"
 #include "device/kernels/rare.h"
+#include "device/kernels/coded.h"
 
 /* --- a work -------------------------------------------------------------------------- */
 
@@ -325,7 +325,7 @@ GP_DEV int gp_flagged_steps(gp_ctx *c, const int proto, const int type, const in
 /* All of a block, or so many of a lane's tiles at a time. */
 enum { GP_ALL_TILES = 1 << 30, GP_SOME_TILES = 4 };
 
-/* Block b of a step, from tile `from` of the lane's on. */
+/* A part of block b of a step. */
 GP_DEV void gp_simple_block(gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t b, gp_part part, const int type, const int op)
 {
     gp_span span = gp_part_of(gp_move_begin(c, s, piece, b), part);
@@ -362,7 +362,7 @@ GP_DEV uint32_t gp_free_steps(gp_ctx *c)
 }
 
 /* 0: give up. */
-GP_DEV int gp_simple_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int type, const int op)
+GP_DEV int gp_simple_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int codec, const int type, const int op)
 {
     const gp_part all = { 0, GP_ALL_TILES };
 
@@ -372,11 +372,14 @@ GP_DEV int gp_simple_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int
         gp_signal(c, s, piece);
     GP_NO_UNROLL
     for (uint32_t b = 0; s->op <= GP_REDUCE && b < s->nblk; b++)
-        gp_simple_block(c, s, piece, b, all, type, op);
+        if (codec && s->coded)
+            gp_coded_block(c, s, piece, b, codec, type);
+        else
+            gp_simple_block(c, s, piece, b, all, codec ? GP_COPIES : type, op);
     return 1;
 }
 
-GP_DEV int gp_simple_steps(gp_ctx *c, const int type, const int op)
+GP_DEV int gp_simple_steps(gp_ctx *c, const int codec, const int type, const int op)
 {
     const uint32_t first = c->p->pieced ? c->lane : 0, npieces = c->p->pieced ? c->p->npieces : 1;
 
@@ -386,7 +389,7 @@ GP_DEV int gp_simple_steps(gp_ctx *c, const int type, const int op)
         for (uint32_t i = 0; i < c->p->nsteps; i++) {
             if (type == GP_COPIES && c->p->nfree > 1 && i == c->p->free)
                 i += gp_free_steps(c);
-            if (!gp_simple_step(c, &c->steps[i], piece, type, op))
+            if (!gp_simple_step(c, &c->steps[i], piece, codec, type, op))
                 return 0;
         }
     return 1;
@@ -422,7 +425,7 @@ GP_DEV void gp_end_turn(const gp_ctx *c)
     gp_add_relaxed(&gp_state_of(c)->progress, c->lane ? c->f->part : c->f->part0);
 }
 
-GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int type, const int op)
+GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int codec, const int type, const int op)
 {
     if (c->w->credit)
         gp_sync(); /* who waits looks at what thread 0 has set */
@@ -435,11 +438,12 @@ GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int type, const int op)
         if (proto == GP_SIMPLE && c->w->nplans > 1 && gp_shared_peek(&c->sh->staged))
             gp_choose_plan(c, 1);
     }
-    return proto == GP_SIMPLE ? gp_simple_steps(c, type, op) : gp_flagged_steps(c, proto, type, op);
+    return proto == GP_SIMPLE ? gp_simple_steps(c, codec, type, op) : gp_flagged_steps(c, proto, type, op);
 }
 
-/* The kernel. Constants: the protocol of its plans; type and op of its reductions. */
-GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, const int proto, const int type, const int op)
+/* The kernel. Constants: the protocol of its plans; codec, type and op of its reductions. */
+GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, const int proto, const int codec, const int type,
+                   const int op)
 {
     gp_ctx ctx = { .f = f, .sh = sh, .lane = gp_bid(), .nlanes = f->nlanes, .nthreads = f->nthreads };
     gp_state *st = (gp_state *)(uintptr_t)f->state;
@@ -455,7 +459,7 @@ GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, 
         gp_ctx *c = &ctx;
         c->w = (const gp_work *)(blob + at);
         c->turn++;
-        if ((i && !gp_wait_turn(c)) || !gp_do_work(c, proto, type, op))
+        if ((i && !gp_wait_turn(c)) || !gp_do_work(c, proto, codec, type, op))
             return;
         gp_end_turn(c);
         at += c->w->nbytes;

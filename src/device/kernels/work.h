@@ -68,13 +68,14 @@ enum { GP_IN, GP_OUT, GP_SCRATCH };                              /* as rcclx_buf
 typedef struct {
     uint8_t  op, proto, final, lag;
     uint8_t  peer, phase;      /* peer: GP_ALL for every other rank */
-    uint8_t  nsrc, ndst, nblk, pad;
+    uint8_t  nsrc, ndst, nblk, coded;
     uint16_t first;            /* operand, of this plan */
 } gp_step;
 enum { GP_COPY, GP_REDUCE, GP_SIGNAL, GP_WAIT };                 /* as rcclx_step_op */
 enum { GP_SIMPLE, GP_LL, GP_LL128 };                             /* as rcclx_proto */
 enum { GP_LAG_NONE, GP_LAG_PREVIOUS, GP_LAG_END };                /* of a WAIT: as RCCLX_LAG_* */
 enum { GP_OP_SUM, GP_OP_PROD, GP_OP_MAX, GP_OP_MIN, GP_OP_AVG, GP_OP_PREMUL, GP_OP_COPY }; /* as rcclx_redop */
+enum { GP_CODEC_NONE, GP_CODEC_FP8, GP_CODEC_INT8 };              /* as rcclx_codec_id */
 enum { GP_ALL = 0xff };
 /* SLOTS: before pushing, the peers written to have begun the turn before. HEADERS: before announcing, all peers
  * have left the turn whose header will be overwritten. */
@@ -99,16 +100,17 @@ typedef struct {
 typedef struct {
     uint16_t steps, refs;      /* where they begin, bytes from the work; flagged: gp_flagged, right behind it */
     uint8_t  nsteps, pieced;
-    uint8_t  nslots, cut;      /* scratch slots; rcclx_cut: 0 EVEN, 1 SPLIT */
+    uint8_t  nslots, proto;    /* scratch slots; of its data steps */
     uint32_t slot_bytes;       /* of one slot (a multiple of 128); flagged: of a set of slots */
     uint32_t npieces;          /* pieced: in all; else 1 */
-    /* block b of IN and OUT is bytes [begin(b), begin(b+1)) of it:
-     * EVEN: begin(b) = b * block_bytes; SPLIT: 64 * (b * units + min(b, rest)), at most total_bytes */
-    uint64_t block_bytes, total_bytes, units;
+    uint32_t piece_bytes;      /* of the message: what goes through a slot at a time */
+    /* block b of IN and OUT is bytes [begin(b), begin(b+1)) of it, cut on lines of 64 bytes: begin(b) =
+     * b / parts * whole_bytes + min(64 * (k * units + min(k, rest)), whole_bytes) where k = b % parts */
+    uint64_t block_bytes;      /* of the longest block */
+    uint64_t whole_bytes, units;
     uint32_t rest;
-    uint8_t  proto;            /* of its data steps */
+    uint16_t parts;
     uint8_t  free, nfree;      /* steps free .. free + nfree - 1 may go in any order: lanes begin with different ones */
-    uint8_t  pad;
 } gp_plan;
 
 typedef struct {
@@ -220,6 +222,8 @@ typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_MANY]; } gp_pair_many;
  * protocol, since a small message has no time to wait for code that it does not need:
  * gp_<id>_ll and gp_<id>_ll128 take gp_small, gp_<id>_simple takes gp_large. */
 #define GP_KERNEL_LIST(X) X(copy) X(sum_f32) X(sum_bf16) X(sum_f16) X(any)
+/* Low precision, simple plans only, sums: gp_<codec>_<type> takes gp_large. */
+#define GP_CODED_KERNEL_LIST(X) X(fp8, f32) X(fp8, bf16) X(fp8, f16) X(int8, f32) X(int8, bf16) X(int8, f16)
 /* gp_pairs_<id> takes gp_pair_<id>. */
 #define GP_PAIR_KERNEL_LIST(X) X(few) X(many)
 
