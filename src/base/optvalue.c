@@ -314,14 +314,14 @@ int rcclx_optname_distance(const char *a, const char *b)
 
 void rcclx_optvalue_nearest(const rcclx_optrow *row, const char *text, char *buf, size_t nbytes)
 {
-    int least = 2 + (int)strlen(text) / 4;
+    int least = NAME_MAX_DISTANCE;
 
     buf[0] = '\0';
     for (const char *word = row->type == RCCLX_OPTTYPE_ENUM ? row->words : ""; *word; word += *word == '|') {
         char one[32];
         snprintf(one, sizeof(one), "%.*s", (int)strcspn(word, "|"), word);
         const int distance = rcclx_optname_distance(one, text);
-        if (distance < least) {
+        if (distance < least && 2 * distance < (int)strlen(one)) { /* fewer than half of its letters are wrong */
             least = distance;
             snprintf(buf, nbytes, "%s", one);
         }
