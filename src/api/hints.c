@@ -29,11 +29,11 @@ static rcclx_status read_option(const char *call, const ncclConfigExt_t *e, uint
     if (e->key.optionId == RCCLX_OPTION_LOW_PRECISION)
         RCCLX_TRY(rcclx_args_codec(call, "RCCLX_OPTION_LOW_PRECISION", e->val.s, &codec));
     else if (e->key.optionId != RCCLX_OPTION_LOW_PRECISION_CODEC)
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "%s: config->ext has RCCLX_VENDOR_ID with optionId %d, which this version does not know; "
-                          "rcclx.h lists them", call, e->key.optionId);
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "%s: config->ext has RCCLX_VENDOR_ID with optionId %d, which this version does not "
+                          "know; rcclx.h lists them", call, e->key.optionId);
     if (codec < 0 || codec >= RCCLX_CODEC_COUNT)
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "%s: RCCLX_OPTION_LOW_PRECISION_CODEC is %d, allowed are 0..%d; rcclx.h lists them", call,
-                          codec, RCCLX_CODEC_COUNT - 1);
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "%s: RCCLX_OPTION_LOW_PRECISION_CODEC is %d, allowed are 0..%d; rcclx.h lists them",
+                          call, codec, RCCLX_CODEC_COUNT - 1);
     *precision = (uint8_t)(1 + codec);
     return RCCLX_OK;
 }

@@ -96,7 +96,8 @@ void rcclx_precision_words(const rcclx_team *t, char *text, size_t nbytes)
     if (p->codec && p->min_bytes)
         at += snprintf(text + at, nbytes - (size_t)at, " from %llu bytes on", (unsigned long long)p->min_bytes);
     else if (p->codec)
-        at += snprintf(text + at, nbytes - (size_t)at, " %s", t->driver ? "where it pays" : "but not on the host without a minimum");
+        at += snprintf(text + at, nbytes - (size_t)at, " %s",
+                       t->driver ? "where it pays" : "but not on the host without a minimum");
     snprintf(text + at, nbytes - (size_t)at, " (%s)", rcclx_precision_from(t));
 }
 
@@ -134,8 +135,8 @@ size_t rcclx_precision_minimum(const rcclx_team *t, rcclx_kind kind, rcclx_type 
 enum { FIT, KIND, TYPE, OPERATOR, BIAS, ALONE };
 
 static const char *const why[] = {
-    [KIND] = "there is no low precision for this collective; AllReduce, ReduceScatter, AllGather, Broadcast, AlltoAll, AlltoAllv, "
-             "Send and Recv have it",
+    [KIND] = "there is no low precision for this collective; AllReduce, ReduceScatter, AllGather, Broadcast, AlltoAll, "
+             "AlltoAllv, Send and Recv have it",
     [TYPE] = "only float, bfloat16 and half have a low precision",
     [OPERATOR] = "only sum and avg have a low precision",
     [BIAS] = "with a bias there is no low precision",
