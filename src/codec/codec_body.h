@@ -137,7 +137,8 @@ INLINE vf32 mark_values(vf32 x, vi32 code, vi32 is_inf, vi32 is_nan, const rcclx
     return (vf32)pick((vec)is_nan, (vec)SPLAT(vi32, 0x7fc00000), pick((vec)is_inf, (vec)(sign | 0x7f800000), kept));
 }
 
-/* The scale of a block whose greatest is m, up to the next bf16. */
+/* The scale of a block whose greatest is m, up to the next bf16. Where that would make the largest
+ * value Inf, the scale stays below, by so little that codes still do not pass theirs. */
 INLINE vu32 scale_bits(vi32 m, float most, int32_t scale_max)
 {
     const vu32 up = ((vu32)((vf32)m * SPLAT_F32(1.0f / most)) + 0xffff) & 0xffff0000;
@@ -155,7 +156,7 @@ INLINE vu32 scale_bits(vi32 m, float most, int32_t scale_max)
                                                                               \
         EACH_PART                                                             \
         {                                                                     \
-            c[k] = C##_code(x.v[k], inverse, care);                           \
+            c[k] = C##_code(x.v[k], inverse);                                 \
             if (care)                                                         \
                 c[k] = mark_codes(c[k], x.v[k], l, C##_INF, C##_MINUS_INF, C##_NAN); \
         }                                                                     \

@@ -10,11 +10,10 @@
 #define fp8_NAN       0x7f
 
 /* Small ones are rounded by adding 2^14, whose last place is 2^-9. */
-INLINE vi32 fp8_code(vf32 x, vf32 inverse, bool care)
+INLINE vi32 fp8_code(vf32 x, vf32 inverse)
 {
     const vi32 u     = (vi32)(x * inverse);
-    const vi32 size  = u & 0x7fffffff;
-    const vi32 t     = care ? least_of(size, SPLAT(vi32, 0x43d00000)) : size;
+    const vi32 t     = u & 0x7fffffff;
     const vi32 small = (vi32)((vf32)t + SPLAT_F32(0x1p14f)) - 0x46800000;
     const vi32 code  = (vi32)((vu32)(t + (t >> 20 & 1) + (0x7ffff - (120 << 23))) >> 20);
 

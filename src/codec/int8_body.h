@@ -6,11 +6,9 @@
 #define int8_MINUS_INF 0x81
 #define int8_NAN       0x80
 
-INLINE vi32 int8_code(vf32 x, vf32 inverse, bool care)
+INLINE vi32 int8_code(vf32 x, vf32 inverse)
 {
-    const vi32 q = round_product(x, inverse);
-
-    return care ? least_of(most_of(q, SPLAT(vi32, -126)), SPLAT(vi32, 126)) : q;
+    return round_product(x, inverse);
 }
 
 INLINE vf32 int8_value(vi32 code)
