@@ -1,0 +1,422 @@
+/* Collectives in low precision on GPUs, real or emulated, bit for bit (conform/coded.h).
+ *
+ * A team runs groups of calls one after another, on two streams. What is asked for low precision is
+ * the environment, the communicator before each call, or the call; what has none, or is told not to,
+ * runs in full precision among the others. What a call is comes from decks, as of cards:
+ *
+ *   collective x type x operator   |   count x in place x buffers   |   team x who asks x codec
+ *
+ * The order of the cards is the seed's (RCCLX_TEST_SEED, printed); RCCLX_TEST_LONG=k plays ten times
+ * k as many. */
+#include "gpu/gpu_ranks.h"
+
+#include "conform/coded.h"
+
+TIME_LIMIT(600)
+
+/* ---- what varies */
+
+enum { PROCS = GPU_PROCESSES, THREADS = GPU_THREADS, ONE = GPU_ONE_THREAD };
+static const struct { int n, ndevices, place; } teams_of[] = {
+    { 1, 0, ONE },
+    { 2, 0, PROCS },   { 3, 0, PROCS },   { 5, 0, PROCS },   { 8, 0, PROCS },
+    { 2, 0, THREADS }, { 4, 0, THREADS }, { 7, 0, THREADS },
+    { 2, 0, ONE },     { 3, 0, ONE },     { 4, 0, ONE },     { 6, 0, ONE },     { 8, 0, ONE },
+    { 2, 1, THREADS }, { 5, 2, THREADS }, { 3, 1, ONE },     { 8, 2, ONE },
+    { 16, 8, ONE },    { 12, 4, THREADS },
+};
+static const char *const ways[] = { "RCCLX_ALGO=", "NCCL_PROTO=LL", "NCCL_P2P_DISABLE=1", "RCCLX_ALGO=direct", "RCCLX_ALGO=staged" };
+static const char *const lanes[] = { "RCCLX_GPU_LANES=0", "RCCLX_GPU_LANES=1", "RCCLX_GPU_LANES=3", "RCCLX_GPU_LANES=8" };
+static const char *const starts[] = { "RCCLX_SEQ_START=0", "RCCLX_SEQ_START=2147483640", "RCCLX_SEQ_START=4294967290" };
+static const size_t counts_of[] = { 0, 1, 2, 3, 31, 32, 33, 127, 128, 129, 257, 1000, 4097, 65537 };
+static const int    weights[] = { 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 1 }; /* how many cards of a size */
+
+typedef enum { BY_ENVIRONMENT, BY_COMM, BY_CALL, NWAYS_TO_ASK } asking;
+static const char *const asking_names[NWAYS_TO_ASK] = { "the environment", "the communicator", "the call" };
+
+typedef enum { PLAIN, OF_NCCL, MIXED, BUFFERS } buffers;
+static const char *const buffer_names[BUFFERS] = { "plain", "ncclMemAlloc", "mixed by rank" };
+enum { KINDS_OF_MEMORY = 2, NTEAMS = sizeof teams_of / sizeof *teams_of, MANY = 9 /* ranks: with one lane, and small */ };
+
+typedef struct {
+    coded_call c;
+    int        asks; /* by the communicator, the call: 1 + a codec; 0: nothing is said */
+    bool       in_place;
+    buffers    buffer;
+    int        offset, stream;
+} call;
+
+enum { GROUPS = 12, CALLS = 4, STREAMS = 2, REGION = 2304 << 10, LARGEST = 1 << 20, SMALL = 48 << 10 };
+
+typedef struct {
+    int  ncalls;
+    call calls[CALLS];
+} group;
+
+typedef struct {
+    int    team, way, lanes, start, codec;
+    asking by;
+    group  groups[GROUPS];
+} sample;
+
+/* ---- decks */
+
+typedef struct {
+    int n, left, card[512];
+} deck;
+
+static int draw(deck *d)
+{
+    if (!d->left) {
+        for (int i = d->n - 1; i > 0; i--) {
+            const int k = gpu_roll(&gpu_seed_state, i + 1), x = d->card[i];
+            d->card[i] = d->card[k], d->card[k] = x;
+        }
+        d->left = d->n;
+    }
+    return d->card[--d->left];
+}
+
+static void put(deck *d, int card)
+{
+    if (d->n < (int)(sizeof d->card / sizeof *d->card))
+        d->card[d->n++] = card;
+}
+
+static deck what, others, shape, teams;
+
+static bool has_codec(rcclx_kind k, rcclx_type t, rcclx_redop op)
+{
+    const unsigned kinds = 1u << RCCLX_ALL_REDUCE | 1u << RCCLX_REDUCE_SCATTER | 1u << RCCLX_ALL_GATHER | 1u << RCCLX_ALL_TO_ALL |
+                           1u << RCCLX_BROADCAST;
+
+    return kinds >> k & 1 && rcclx_codec_takes(t) && (op == RCCLX_SUM || op == RCCLX_AVG || op == RCCLX_COPY);
+}
+
+static void make_decks(void)
+{
+    static const rcclx_type types[] = { RCCLX_F32, RCCLX_BF16, RCCLX_F16, RCCLX_I32, RCCLX_F64 };
+
+    for (int k = 0; k < RCCLX_COLL_COUNT; k++)
+        for (int t = 0; t < 5; t++)
+            for (int op = 0; op <= RCCLX_COPY; op++)
+                if ((op == RCCLX_COPY) != rcclx_kind_reduces((rcclx_kind)k) && k != RCCLX_ALL_TO_ALLV)
+                    put(has_codec((rcclx_kind)k, types[t], (rcclx_redop)op) ? &what : &others, (k * 16 + (int)types[t]) * 16 + op);
+    for (size_t c = 0; c < sizeof counts_of / sizeof *counts_of; c++)
+        for (int i = 0; i < 2 * BUFFERS; i++)
+            for (int often = 0; often < weights[c]; often++)
+                put(&shape, (int)c * 16 + i);
+    for (int i = 0; i < NTEAMS * NWAYS_TO_ASK * 2; i++)
+        put(&teams, i);
+}
+
+/* What a call says and what the team's settings make of it. */
+static void draw_codec(call *a, const sample *s)
+{
+    const bool can = has_codec(a->c.kind, a->c.type, a->c.op);
+
+    a->asks = s->by == BY_ENVIRONMENT ? 0 : 1 + gpu_roll(&gpu_seed_state, 4) % RCCLX_CODEC_COUNT;
+    if (s->by == BY_CALL && !can)
+        a->asks = gpu_roll(&gpu_seed_state, 2); /* nothing, or "off" */
+    a->c.codec = (rcclx_codec_id)(s->by == BY_ENVIRONMENT ? s->codec : a->asks ? a->asks - 1 : RCCLX_CODEC_NONE);
+    if (!can || a->c.n == 1)
+        a->c.codec = RCCLX_CODEC_NONE;
+}
+
+static size_t area_of(const group *g)
+{
+    return (size_t)REGION / (size_t)g->ncalls & ~(size_t)1023;
+}
+
+static void draw_call(call *a, const sample *s, const group *g)
+{
+    uint64_t *dice = &gpu_seed_state;
+    const int w = draw(gpu_roll(dice, 6) ? &what : &others), x = draw(&shape), n = teams_of[s->team].n;
+
+    a->c = (coded_call){ .kind = (rcclx_kind)(w / 256), .type = (rcclx_type)(w / 16 % 16), .op = (rcclx_redop)(w % 16), .n = n,
+                         .root = gpu_roll(dice, n), .count = counts_of[x / 16], .seed = conform_mix(*dice), .algo = "relay_staged" };
+    a->in_place = x % 16 % 2;
+    a->buffer = (buffers)(x % 16 / 2);
+    a->offset = (int[]){ 0, 0, 1, 3 }[gpu_roll(dice, 4)];
+    a->stream = gpu_roll(dice, STREAMS);
+    draw_codec(a, s);
+    const size_t room = area_of(g) / 2 - 4 * CONFORM_GUARD, most = n >= MANY ? SMALL : LARGEST;
+    const size_t fits = (room < most ? room : most) / rcclx_type_size(a->c.type) / (size_t)n;
+    a->c.count = a->c.count < fits ? a->c.count : fits;
+    if (!a->c.codec && a->c.count > 4097)
+        a->c.count = 4097; /* the reference is slow */
+}
+
+/* ---- one call, on every rank of a place */
+
+typedef struct {
+    char       *in, *out;         /* in the host's copy of a region */
+    int         mem;
+    size_t      in_bytes, out_bytes;
+    ncclRedOp_t op;
+} call_buffers;
+
+typedef struct {
+    char            *host[KINDS_OF_MEMORY], *device[KINDS_OF_MEMORY]; /* regions of REGION bytes, alike */
+    rcclx_gpu_stream stream[STREAMS];
+    call_buffers     b[CALLS];
+} rank_buffers;
+
+static void lay_out(rank_buffers *rb, const group *g, int k, int rank)
+{
+    const call  *a = &g->calls[k];
+    const size_t size = rcclx_type_size(a->c.type), off = CONFORM_GUARD + (size_t)a->offset * size, area = area_of(g);
+    call_buffers *b = &rb->b[k];
+    size_t       in, out;
+
+    coded_lengths(&a->c, rank, &in, &out);
+    b->in_bytes = in * size;
+    b->out_bytes = out * size;
+    b->mem = a->buffer == MIXED ? rank % KINDS_OF_MEMORY : (int)a->buffer;
+    b->in = rb->host[b->mem] + area * (size_t)k + off;
+    b->out = rb->host[b->mem] + area * (size_t)k + area / 2 + (a->c.seed >> 8 & 1 ? off : CONFORM_GUARD);
+    if (!a->in_place || !in || !out)
+        return;
+    if (in <= out)
+        b->in = b->out + coded_inside(&a->c, rank) * size;
+    else
+        b->out = b->in + coded_inside(&a->c, rank) * size;
+}
+
+static bool overlapping(const call_buffers *b)
+{
+    return b->in < b->out + b->out_bytes && b->out < b->in + b->in_bytes;
+}
+
+static void prepare(const call_buffers *b, const coded_call *c, int rank)
+{
+    memset(b->out, CONFORM_FENCE, b->out_bytes);
+    conform_fence(b->out, b->out_bytes);
+    if (!overlapping(b) || b->in_bytes > b->out_bytes)
+        conform_fence(b->in, b->in_bytes);
+    coded_values(c, rank, 0, b->in_bytes / rcclx_type_size(c->type), b->in);
+}
+
+static char *there(const rank_buffers *rb, const char *p, int mem)
+{
+    return rb->device[mem] + (p - rb->host[mem]);
+}
+
+/* Both buffers with the bytes around them. */
+static bool carry(const gpu_worker *w, int i, const rank_buffers *rb, const call_buffers *b, bool back)
+{
+    const struct { char *at; size_t nbytes; } part[2] = {
+        { b->in - CONFORM_GUARD, b->in_bytes + 2 * CONFORM_GUARD },
+        { b->out - CONFORM_GUARD, b->out_bytes + 2 * CONFORM_GUARD },
+    };
+    bool ok = true;
+
+    for (int k = 0; ok && k < 2; k++) {
+        char *device = there(rb, part[k].at, b->mem);
+        ok = gpu_copy(w, i, back ? part[k].at : device, back ? device : part[k].at, part[k].nbytes);
+    }
+    return gpu_sync(w, i, w->stream[i]) && ok;
+}
+
+static bool issue(const gpu_worker *w, int i, const rank_buffers *rb, const call_buffers *b, const call *a, asking by)
+{
+    const int rank = w->rank[i];
+
+    if (by == BY_COMM && !OK_OR_TELL(rcclxCommSetLowPrecision(w->comm[i], a->asks > 1 ? rcclx_codecs[a->asks - 1]->name : "off", 1)))
+        return false;
+    return OK_OR_TELL(coded_post(&a->c, rank, there(rb, b->in, b->mem), there(rb, b->out, b->mem), b->op, by == BY_CALL ? a->asks : 0,
+                                 w->comm[i], rb->stream[a->stream]));
+}
+
+/* ---- what must have come out */
+
+/* IN, wherever OUT does not lie over it, and the bytes around both. */
+static bool verify_rest(const call_buffers *b, const coded_call *c, int rank)
+{
+    const size_t size = rcclx_type_size(c->type), before = b->out > b->in ? (size_t)(b->out - b->in) : 0, after = before + b->out_bytes;
+    const bool   over = overlapping(b), larger = b->in_bytes > b->out_bytes;
+    char        *in = malloc(b->in_bytes + 1);
+    bool         ok = CHECK(in, "no memory");
+
+    if (ok && (!over || larger))
+        coded_values(c, rank, 0, b->in_bytes / size, in);
+    if (ok && !over)
+        ok = coded_holds(c, rank, b->in, in, b->in_bytes / size, "in, which must not change,");
+    else if (ok && larger)
+        ok = coded_holds(c, rank, b->in, in, before / size, "in before out") &&
+             coded_holds(c, rank, b->in + after, in + after, (b->in_bytes - after) / size, "in after out");
+    free(in);
+    return CHECK((over && larger) || conform_fenced(b->out, b->out_bytes), "rank %d: bytes beside out were written", rank) &&
+           CHECK((over && !larger) || conform_fenced(b->in, b->in_bytes), "rank %d: bytes beside in were written", rank) && ok;
+}
+
+static void tell(const call *a, const gpu_worker *w, const group *g)
+{
+    const sample *s = w->arg;
+    char          text[300];
+
+    coded_tell(&a->c, text, sizeof text);
+    check_say("# %s: call %d of %d in a group; %s%s, %d elements off, stream %d; %s asks; %s, %s, %s; %d devices, %s\n", text,
+              (int)(a - g->calls), g->ncalls, buffer_names[a->buffer], a->in_place ? ", in place" : "", a->offset, a->stream,
+              asking_names[s->by], ways[s->way], lanes[s->lanes], starts[s->start],
+              w->team->ndevices ? w->team->ndevices : w->n, gpu_place_names[w->team->place]);
+}
+
+static bool verify(gpu_worker *w, rank_buffers *rb, const group *g, int k, int index)
+{
+    const call *a = &g->calls[k];
+    size_t      longest = 1;
+    bool        ok = true;
+
+    for (int i = 0; i < w->nmine; i++)
+        longest = rb[i].b[k].out_bytes > longest ? rb[i].b[k].out_bytes : longest;
+    char *want = malloc(longest);
+    for (int i = 0; ok && i < w->nmine; i++) {
+        const call_buffers *b = &rb[i].b[k];
+        if (i == 0 || coded_differs(&a->c))
+            coded_expect(&a->c, w->rank[i], want);
+        ok = carry(w, i, &rb[i], b, true) &&
+             coded_holds(&a->c, w->rank[i], b->out, want, b->out_bytes / rcclx_type_size(a->c.type), "out") &&
+             verify_rest(b, &a->c, w->rank[i]);
+        w->team->shared->hash[index][w->rank[i]] = conform_hash(b->out, b->out_bytes);
+        coded_op_end(b->op, w->comm[i]);
+    }
+    free(want);
+    if (!ok)
+        tell(a, w, g);
+    return ok;
+}
+
+/* ---- a team */
+
+static bool play(gpu_worker *w, rank_buffers *rb, const group *g, int index)
+{
+    const sample *s = w->arg;
+    const bool    grouped = w->nmine > 1 || g->ncalls > 1;
+    bool          ok = true;
+
+    for (int i = 0; i < w->nmine; i++)
+        for (int k = 0; ok && k < g->ncalls; k++) {
+            lay_out(&rb[i], g, k, w->rank[i]);
+            prepare(&rb[i].b[k], &g->calls[k].c, w->rank[i]);
+            ok = carry(w, i, &rb[i], &rb[i].b[k], false);
+            rb[i].b[k].op = coded_op(&g->calls[k].c, w->rank[i], w->comm[i]);
+        }
+    ok = ok && (!grouped || OK_OR_TELL(ncclGroupStart()));
+    for (int k = 0; ok && k < g->ncalls; k++)
+        for (int i = 0; i < w->nmine; i++)
+            ok = issue(w, i, &rb[i], &rb[i].b[k], &g->calls[k], s->by) && ok;
+    ok = (!grouped || OK_OR_TELL(ncclGroupEnd())) && ok;
+    for (int i = 0; i < w->nmine; i++)
+        for (int x = 0; x < STREAMS; x++)
+            ok = gpu_sync(w, i, rb[i].stream[x]) && ok;
+    for (int k = 0; ok && k < g->ncalls; k++)
+        ok = verify(w, rb, g, k, index * CALLS + k);
+    return ok;
+}
+
+static bool get_memory(gpu_worker *w, rank_buffers *b)
+{
+    bool ok = true;
+
+    for (int i = 0; i < w->nmine; i++) {
+        b[i].stream[0] = w->stream[i];
+        b[i].stream[1] = gpu_stream(w, i);
+        for (int m = 0; m < KINDS_OF_MEMORY; m++) {
+            b[i].host[m] = malloc(REGION);
+            ok = ok && b[i].host[m] && (m == OF_NCCL ? gpu_alloc_nccl : gpu_alloc)(w, i, &b[i].device[m], REGION);
+        }
+    }
+    return CHECK(ok, "no memory");
+}
+
+static void give_memory(gpu_worker *w, rank_buffers *b)
+{
+    for (int i = 0; i < w->nmine; i++)
+        for (int x = 0; x < STREAMS; x++)
+            gpu_sync(w, i, b[i].stream[x]); /* after a failure some may be on their way */
+    for (int i = 0; i < w->nmine; i++) {
+        gpu_stream_end(w, i, b[i].stream[1]);
+        for (int m = 0; m < KINDS_OF_MEMORY; m++) {
+            free(b[i].host[m]);
+            if (m == OF_NCCL)
+                OK_OR_TELL(ncclMemFree(b[i].device[m]));
+            else
+                gpu_free(w, i, b[i].device[m]);
+        }
+    }
+}
+
+static void work(gpu_worker *w)
+{
+    const sample *s = w->arg;
+    rank_buffers  b[CONFORM_RANKS] = { 0 };
+    bool          ok = get_memory(w, b);
+
+    for (int g = 0; ok && g < GROUPS; g++)
+        ok = play(w, b, &s->groups[g], g);
+    give_memory(w, b);
+}
+
+static void same_bits(const gpu_team *t, const sample *s)
+{
+    for (int i = 0; i < GROUPS * CALLS; i++) {
+        const group *g = &s->groups[i / CALLS];
+        if (i % CALLS >= g->ncalls || coded_differs(&g->calls[i % CALLS].c))
+            continue;
+        for (int r = 1; r < t->n; r++)
+            CHECK(t->shared->hash[i][r] == t->shared->hash[i][0], "group %d, call %d: rank %d has other bits than rank 0", i / CALLS,
+                  i % CALLS, r);
+    }
+}
+
+/* false: there are not devices enough for it. */
+static bool run_sample(sample *s)
+{
+    gpu_team t = { .n = teams_of[s->team].n, .ndevices = teams_of[s->team].ndevices, .work = work, .arg = s,
+                   .place = (gpu_place)teams_of[s->team].place };
+
+    snprintf(t.env[0], sizeof t.env[0], "%s", ways[s->way]);
+    snprintf(t.env[1], sizeof t.env[1], "%s", t.n >= MANY ? lanes[1] : lanes[s->lanes]);
+    snprintf(t.env[2], sizeof t.env[2], "%s", starts[s->start]);
+    if (s->by == BY_ENVIRONMENT) {
+        snprintf(t.env[3], sizeof t.env[3], "RCCLX_LOW_PRECISION=%s", rcclx_codecs[s->codec]->name);
+        snprintf(t.env[4], sizeof t.env[4], "RCCLX_LOW_PRECISION_MIN_BYTES=1");
+    }
+    for (int g = 0; g < GROUPS; g++) {
+        s->groups[g].ncalls = g % 3 == 2 ? 2 + gpu_roll(&gpu_seed_state, CALLS - 1) : 1;
+        for (int k = 0; k < s->groups[g].ncalls; k++)
+            draw_call(&s->groups[g].calls[k], s, &s->groups[g]);
+    }
+    if (!gpu_fits(&t))
+        return false;
+    CASE("%s asks%s%s, %s, %s, %s, %d ranks on %d devices, %s", asking_names[s->by], *t.env[3] ? " for " : "",
+         *t.env[3] ? rcclx_codecs[s->codec]->name : "", t.env[0], t.env[1], t.env[2], t.n, t.ndevices ? t.ndevices : t.n,
+         gpu_place_names[t.place]) {
+        if (CHECK(gpu_run(&t) == 0, "ranks failed"))
+            same_bits(&t, s);
+        gpu_end(&t);
+    }
+    return true;
+}
+
+TEST(a_sample_of_all_calls)
+{
+    static sample s;
+    const bool    real = gpu_here()->kind != RCCLX_GPU_EMU;
+    const int     nteams = (real ? 30 : NTEAMS * NWAYS_TO_ASK * 2 / GPU_PART) * gpu_longer(10);
+
+    reference_init();
+    gpu_seed();
+    make_decks();
+    for (int i = 0; i < nteams;) {
+        const int drawn = draw(&teams);
+        s.team = drawn / (NWAYS_TO_ASK * 2);
+        s.by = (asking)(drawn / 2 % NWAYS_TO_ASK);
+        s.codec = 1 + drawn % 2;
+        s.way = gpu_roll(&gpu_seed_state, sizeof ways / sizeof *ways);
+        s.lanes = gpu_roll(&gpu_seed_state, sizeof lanes / sizeof *lanes);
+        s.start = gpu_roll(&gpu_seed_state, sizeof starts / sizeof *starts);
+        i += run_sample(&s);
+    }
+}
