@@ -420,3 +420,240 @@ TEST(a_sample_of_all_calls)
         i += run_sample(&s);
     }
 }
+
+/* ---- more than a sample has: chains, graphs, ranks that do not agree */
+
+enum { SAID = 1, FP8 = SAID + RCCLX_CODEC_FP8, INT8 = SAID + RCCLX_CODEC_INT8, OFF = SAID + RCCLX_CODEC_NONE };
+
+/* A rank's three buffers of `bytes` and a second stream. */
+typedef struct {
+    char            *at[3], *host;
+    rcclx_gpu_stream other;
+} trio;
+
+static bool trio_open(const gpu_worker *w, int i, trio *t, size_t bytes)
+{
+    t->host = malloc(bytes);
+    t->other = gpu_stream(w, i);
+    return CHECK(t->host, "no memory") && gpu_alloc(w, i, &t->at[0], bytes) && gpu_alloc(w, i, &t->at[1], bytes) &&
+           gpu_alloc(w, i, &t->at[2], bytes);
+}
+
+static void trio_close(const gpu_worker *w, int i, trio *t)
+{
+    gpu_sync(w, i, w->stream[i]);
+    gpu_sync(w, i, t->other);
+    for (int k = 0; k < 3; k++)
+        gpu_free(w, i, t->at[k]);
+    gpu_stream_end(w, i, t->other);
+    free(t->host);
+}
+
+static bool trio_fill(const gpu_worker *w, int i, const trio *t, const coded_call *c)
+{
+    size_t in, out;
+
+    coded_lengths(c, w->rank[i], &in, &out);
+    coded_values(c, w->rank[i], 0, in, t->host);
+    return gpu_put(w, i, t->at[0], t->host, in * rcclx_type_size(c->type));
+}
+
+/* Is buffer k what the call must give? */
+static bool trio_holds(const gpu_worker *w, int i, const trio *t, int k, const coded_call *c, char *want)
+{
+    size_t in, out;
+
+    coded_lengths(c, w->rank[i], &in, &out);
+    coded_expect(c, w->rank[i], want);
+    return gpu_get(w, i, t->host, t->at[k], out * rcclx_type_size(c->type)) &&
+           coded_holds(c, w->rank[i], t->host, want, out, "out");
+}
+
+/* Posted alike by all ranks of a place, from buffer `from` to buffer `to`. */
+static bool all_post(const gpu_worker *w, const trio *t, const coded_call *c, int ask, int from, int to, bool other)
+{
+    bool ok = true;
+
+    gpu_open(w);
+    for (int i = 0; i < w->nmine; i++)
+        ok = OK_OR_TELL(coded_post(c, w->rank[i], t[i].at[from], t[i].at[to], (ncclRedOp_t)(c->op % RCCLX_PREMUL), ask, w->comm[i],
+                                   other ? t[i].other : w->stream[i])) && ok;
+    return gpu_close(w) && ok;
+}
+
+enum { CHAIN = 5000, ROUNDS = 6 };
+
+/* The second call reads what the first has just written, on another stream; the third writes where the second reads. */
+static void chain(gpu_worker *w)
+{
+    trio  t[CONFORM_RANKS] = { 0 };
+    char *first = malloc(CHAIN * 4), *want = malloc(CHAIN * 4 * CONFORM_RANKS);
+    bool  ok = CHECK(first && want, "no memory");
+
+    for (int i = 0; i < w->nmine; i++)
+        ok = trio_open(w, i, &t[i], CHAIN * 4 * CONFORM_RANKS) && ok;
+    for (int round = 0; ok && round < ROUNDS; round++) {
+        const rcclx_type type = (rcclx_type[]){ RCCLX_F32, RCCLX_BF16, RCCLX_F16 }[round % 3];
+        const coded_call a = { .kind = RCCLX_ALL_REDUCE, .type = type, .op = RCCLX_SUM, .codec = RCCLX_CODEC_FP8, .n = w->n,
+                               .count = CHAIN, .seed = conform_mix((uint64_t)round), .algo = "relay_staged" };
+        const coded_call b = { .kind = RCCLX_ALL_GATHER, .type = type, .op = RCCLX_COPY, .codec = RCCLX_CODEC_INT8, .n = w->n,
+                               .count = CHAIN, .algo = "relay_staged", .given = first };
+        coded_call again = a;
+        again.codec = RCCLX_CODEC_INT8;
+        for (int i = 0; i < w->nmine; i++)
+            ok = trio_fill(w, i, &t[i], &a) && ok;
+        ok = ok && all_post(w, t, &a, FP8, 0, 1, round & 1) && all_post(w, t, &b, INT8, 1, 2, !(round & 1)) &&
+             all_post(w, t, &again, INT8, 0, 1, round & 1);
+        coded_expect(&a, 0, first);
+        for (int i = 0; ok && i < w->nmine; i++)
+            ok = gpu_sync(w, i, t[i].other) && trio_holds(w, i, &t[i], 2, &b, want) && trio_holds(w, i, &t[i], 1, &again, want);
+    }
+    for (int i = 0; i < w->nmine; i++)
+        trio_close(w, i, &t[i]);
+    free(first);
+    free(want);
+}
+
+/* Captured once with codecs and without, replayed with other data among calls that are not captured. */
+enum { COUNT = 1003 };
+
+static bool capture(const gpu_worker *w, int i, const trio *t, const coded_call c[3], rcclx_gpu_graph *graph)
+{
+    rcclx_gpu_scope s;
+
+    DRIVER_OK(w->gpu->enter(&s, w->device[i]));
+    const bool ok =
+        DRIVER_OK(w->gpu->capture_begin(w->stream[i])) &&
+        OK_OR_TELL(coded_post(&c[0], w->rank[i], t->at[0], t->at[1], ncclAvg, INT8, w->comm[i], w->stream[i])) &&
+        OK_OR_TELL(coded_post(&c[1], w->rank[i], t->at[0], t->at[1] + COUNT * 4, ncclSum, OFF, w->comm[i], w->stream[i])) &&
+        OK_OR_TELL(coded_post(&c[2], w->rank[i], t->at[0], t->at[2], ncclSum, FP8, w->comm[i], w->stream[i])) &&
+        DRIVER_OK(w->gpu->capture_end(w->stream[i], graph));
+    w->gpu->leave(&s);
+    return ok;
+}
+
+static bool replay(const gpu_worker *w, const trio *t, const coded_call c[3], const rcclx_gpu_graph *graph, char *want)
+{
+    rcclx_gpu_scope s;
+    bool            ok = true;
+
+    for (int i = 0; i < w->nmine; i++)
+        ok = trio_fill(w, i, &t[i], &c[2]) && ok;
+    for (int i = 0; ok && i < w->nmine; i++) {
+        DRIVER_OK(w->gpu->enter(&s, w->device[i]));
+        ok = DRIVER_OK(w->gpu->graph_launch(graph[i], w->stream[i]));
+        w->gpu->leave(&s);
+    }
+    for (int i = 0; ok && i < w->nmine; i++) {
+        ok = trio_holds(w, i, &t[i], 1, &c[0], want) && trio_holds(w, i, &t[i], 2, &c[2], want) &&
+             gpu_get(w, i, t[i].host, t[i].at[1] + COUNT * 4, COUNT * 4);
+        coded_expect(&c[1], w->rank[i], want);
+        ok = ok && coded_holds(&c[1], w->rank[i], t[i].host, want, COUNT, "out");
+    }
+    return ok;
+}
+
+static void graphs(gpu_worker *w)
+{
+    const coded_call what_of = { .type = RCCLX_F32, .op = RCCLX_COPY, .n = w->n, .count = COUNT, .algo = "relay_staged" };
+    coded_call      c[3] = { what_of, what_of, what_of };
+    trio            t[CONFORM_RANKS] = { 0 };
+    rcclx_gpu_graph graph[CONFORM_RANKS] = { 0 };
+    char           *want = malloc(COUNT * 4 * CONFORM_RANKS);
+    bool            ok = CHECK(want, "no memory");
+
+    c[0].kind = RCCLX_ALL_REDUCE, c[0].op = RCCLX_AVG, c[0].codec = RCCLX_CODEC_INT8;
+    c[1].kind = RCCLX_BROADCAST;
+    c[2].kind = RCCLX_ALL_TO_ALL, c[2].codec = RCCLX_CODEC_FP8;
+    for (int i = 0; i < w->nmine; i++)
+        ok = trio_open(w, i, &t[i], COUNT * 4 * CONFORM_RANKS) && ok;
+    for (int i = 0; ok && i < w->nmine; i++)
+        ok = capture(w, i, &t[i], c, &graph[i]);
+    for (int round = 0; ok && round < ROUNDS; round++) {
+        coded_call eager = c[2];
+        c[0].seed = c[1].seed = c[2].seed = eager.seed = conform_mix(77 + (uint64_t)round);
+        eager.codec = RCCLX_CODEC_INT8;
+        eager.kind = RCCLX_ALL_GATHER;
+        ok = replay(w, t, c, graph, want) && (round % 3 || all_post(w, t, &eager, INT8, 0, 2, true));
+        for (int i = 0; ok && round % 3 == 0 && i < w->nmine; i++)
+            ok = gpu_sync(w, i, t[i].other) && trio_holds(w, i, &t[i], 2, &eager, want);
+    }
+    for (int i = 0; i < w->nmine; i++) {
+        trio_close(w, i, &t[i]);
+        if (graph[i])
+            DRIVER_OK(w->gpu->graph_destroy(graph[i]));
+    }
+    free(want);
+}
+
+/* One rank asks for what the others do not: all are told, nobody waits. */
+static void one_differs(gpu_worker *w)
+{
+    const bool       by_comm = *(const bool *)w->arg;
+    const coded_call c = { .kind = RCCLX_ALL_REDUCE, .type = RCCLX_F32, .op = RCCLX_SUM, .n = w->n, .count = CHAIN };
+    trio             t[CONFORM_RANKS] = { 0 };
+    char             odd[64];
+
+    snprintf(odd, sizeof odd, "rank %d calls AllReduce of %d float sum in int8", w->n - 1, CHAIN);
+    for (int i = 0; i < w->nmine; i++)
+        (void)(trio_open(w, i, &t[i], CHAIN * 4) && trio_fill(w, i, &t[i], &c));
+    if (w->nmine > 1)
+        OK_OR_TELL(ncclGroupStart());
+    for (int i = 0; i < w->nmine; i++) {
+        const bool differs = w->rank[i] == w->n - 1;
+        if (differs && by_comm)
+            OK_OR_TELL(rcclxCommSetLowPrecision(w->comm[i], "int8", 1));
+        coded_post(&c, w->rank[i], t[i].at[0], t[i].at[1], ncclSum, differs && !by_comm ? INT8 : 0, w->comm[i], w->stream[i]);
+    }
+    if (w->nmine > 1)
+        ncclGroupEnd(); /* it may know already */
+    for (int i = 0; i < w->nmine; i++) {
+        ncclResult_t r = ncclSuccess;
+        CHECK(WAIT_FOR(ncclCommGetAsyncError(w->comm[i], &r) != ncclSuccess || (r != ncclSuccess && r != ncclInProgress), 10),
+              "rank %d noticed nothing", w->rank[i]);
+        r = coded_post(&c, w->rank[i], t[i].at[0], t[i].at[1], ncclSum, 0, w->comm[i], w->stream[i]);
+        const char *text = ncclGetLastError(w->comm[i]);
+        CHECK(r != ncclSuccess && strstr(text, odd) && (strstr(text, "of 5000 float sum,") || strstr(text, "of 5000 float sum;")),
+              "rank %d: %d: %s", w->rank[i], (int)r, text);
+    }
+    (void)gpu_meet(w, 0); /* who has read it may go */
+    for (int i = 0; i < w->nmine; i++) {
+        trio_close(w, i, &t[i]);
+        OK_OR_TELL(ncclCommAbort(w->comm[i]));
+        w->comm[i] = NULL;
+    }
+}
+
+static void everywhere(const char *name, int n, void (*work_of)(gpu_worker *w), void *arg)
+{
+    for (int place = 0; place < GPU_PLACES; place++) {
+        gpu_team t = { .n = n, .place = (gpu_place)place, .work = work_of, .arg = arg };
+        if (!gpu_fits(&t))
+            continue;
+        CASE("%s, %d ranks, %s", name, n, gpu_place_names[place]) {
+            CHECK(gpu_run(&t) == 0, "ranks failed");
+            gpu_end(&t);
+        }
+    }
+}
+
+TEST(streams_change_and_the_order_stays)
+{
+    reference_init();
+    everywhere("two streams", 2, chain, NULL);
+    everywhere("two streams", 5, chain, NULL);
+}
+
+TEST(graphs_keep_the_codec_they_were_captured_with)
+{
+    reference_init();
+    everywhere("graphs", 3, graphs, NULL);
+}
+
+TEST(a_rank_that_differs_is_named_on_all)
+{
+    static const bool by_comm[2] = { false, true };
+
+    for (int k = 0; k < 2; k++)
+        everywhere(k ? "the communicator's" : "the call's", 3, one_differs, (void *)(uintptr_t)&by_comm[k]);
+}
