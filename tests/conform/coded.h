@@ -18,7 +18,7 @@
  *                    .n = 4, .count = 1000, .seed = 7, .algo = "staged" };
  *   coded_values(&c, rank, 0, in_elements, in);       what rank's IN holds
  *   coded_expect(&c, rank, want);                     what its OUT must hold
- *   at = coded_wrong(&c, rank, out, want);            the first element that differs; SIZE_MAX
+ *   coded_holds(&c, rank, out, want, n, "out");        told where it does not
  *
  * Call reference_init first. */
 #include "conform/conform.h"
@@ -74,15 +74,6 @@ static inline void coded_lengths(const coded_call *c, int rank, size_t *in, size
         *out = 0;
     if (k == RCCLX_BROADCAST && rank != c->root)
         *in = 0;
-}
-
-/* Where the smaller buffer lies in the larger one when both are one: elements. */
-static inline size_t coded_inside(const coded_call *c, int rank)
-{
-    const rcclx_kind k = c->kind;
-    const bool       parts = k == RCCLX_ALL_GATHER || k == RCCLX_REDUCE_SCATTER || k == RCCLX_GATHER || k == RCCLX_SCATTER;
-
-    return parts ? c->count * (size_t)rank : 0;
 }
 
 /* ---- data: groups of elements of one size each, of all sizes; zeros, values near the largest, Inf and NaN */
@@ -397,6 +388,75 @@ static inline bool coded_holds(const coded_call *c, int rank, const char *got, c
     coded_tell(c, text, sizeof text);
     return CHECK(false, "%s: rank %d: %s[%zu] is %#llx instead of %#llx", text, rank, name, at,
                  (unsigned long long)bits_get(got + at * size, size), (unsigned long long)bits_get(want + at * size, size));
+}
+
+/* ---- a rank's buffers: IN, OUT and the bytes around them */
+
+typedef struct {
+    char       *in, *out;
+    size_t      in_bytes, out_bytes;
+    ncclRedOp_t op;
+} coded_buffers;
+
+/* Where the smaller buffer lies in the larger one when both are one: elements. */
+static inline size_t coded_inside(const coded_call *c, int rank)
+{
+    const rcclx_kind k = c->kind;
+    const bool       parts = k == RCCLX_ALL_GATHER || k == RCCLX_REDUCE_SCATTER || k == RCCLX_GATHER || k == RCCLX_SCATTER;
+
+    return parts ? c->count * (size_t)rank : 0;
+}
+
+static inline void coded_lay_out(coded_buffers *b, const coded_call *c, int rank, bool in_place, char *in_at, char *out_at)
+{
+    const size_t size = rcclx_type_size(c->type), inside = coded_inside(c, rank) * size;
+    size_t       in, out;
+
+    coded_lengths(c, rank, &in, &out);
+    *b = (coded_buffers){ .in = in_at, .out = out_at, .in_bytes = in * size, .out_bytes = out * size };
+    if (in_place && in && out && in <= out)
+        b->in = b->out + inside;
+    else if (in_place && in && out)
+        b->out = b->in + inside;
+}
+
+static inline bool coded_overlap(const coded_buffers *b)
+{
+    return b->in < b->out + b->out_bytes && b->out < b->in + b->in_bytes;
+}
+
+static inline void coded_prepare(const coded_buffers *b, const coded_call *c, int rank)
+{
+    memset(b->out, CONFORM_FENCE, b->out_bytes);
+    conform_fence(b->out, b->out_bytes);
+    if (!coded_overlap(b) || b->in_bytes > b->out_bytes)
+        conform_fence(b->in, b->in_bytes);
+    coded_values(c, rank, 0, b->in_bytes / rcclx_type_size(c->type), b->in);
+}
+
+/* IN, wherever OUT does not lie over it, and the bytes around both. */
+static inline bool coded_rest(const coded_buffers *b, const coded_call *c, int rank)
+{
+    const size_t size = rcclx_type_size(c->type), before = b->out > b->in ? (size_t)(b->out - b->in) : 0, after = before + b->out_bytes;
+    const bool   over = coded_overlap(b), larger = b->in_bytes > b->out_bytes;
+    char        *in = malloc(b->in_bytes + 1);
+    bool         ok = CHECK(in, "no memory");
+
+    if (ok && (!over || larger))
+        coded_values(c, rank, 0, b->in_bytes / size, in);
+    if (ok && !over)
+        ok = coded_holds(c, rank, b->in, in, b->in_bytes / size, "in, which must not change,");
+    else if (ok && larger)
+        ok = coded_holds(c, rank, b->in, in, before / size, "in before out") &&
+             coded_holds(c, rank, b->in + after, in + after, (b->in_bytes - after) / size, "in after out");
+    free(in);
+    return CHECK((over && larger) || conform_fenced(b->out, b->out_bytes), "rank %d: bytes beside out were written", rank) &&
+           CHECK((over && !larger) || conform_fenced(b->in, b->in_bytes), "rank %d: bytes beside in were written", rank) && ok;
+}
+
+static inline bool coded_verify(const coded_buffers *b, const coded_call *c, int rank, const char *want)
+{
+    return coded_holds(c, rank, b->out, want, b->out_bytes / rcclx_type_size(c->type), "out") && coded_rest(b, c, rank);
 }
 
 /* ---- calls */

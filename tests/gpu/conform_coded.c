@@ -46,7 +46,7 @@ typedef struct {
     int        offset, stream;
 } call;
 
-enum { GROUPS = 12, CALLS = 4, STREAMS = 2, REGION = 2304 << 10, LARGEST = 1 << 20, SMALL = 48 << 10 };
+enum { GROUPS = 20, CALLS = 4, STREAMS = 2, REGION = 2304 << 10, LARGEST = 1 << 20, SMALL = 48 << 10 };
 
 typedef struct {
     int  ncalls;
@@ -150,105 +150,55 @@ static void draw_call(call *a, const sample *s, const group *g)
 /* ---- one call, on every rank of a place */
 
 typedef struct {
-    char       *in, *out;         /* in the host's copy of a region */
-    int         mem;
-    size_t      in_bytes, out_bytes;
-    ncclRedOp_t op;
-} call_buffers;
-
-typedef struct {
     char            *host[KINDS_OF_MEMORY], *device[KINDS_OF_MEMORY]; /* regions of REGION bytes, alike */
     rcclx_gpu_stream stream[STREAMS];
-    call_buffers     b[CALLS];
+    coded_buffers    b[CALLS];                                        /* in the host's */
+    int              mem[CALLS];
 } rank_buffers;
 
 static void lay_out(rank_buffers *rb, const group *g, int k, int rank)
 {
     const call  *a = &g->calls[k];
-    const size_t size = rcclx_type_size(a->c.type), off = CONFORM_GUARD + (size_t)a->offset * size, area = area_of(g);
-    call_buffers *b = &rb->b[k];
-    size_t       in, out;
+    const size_t off = CONFORM_GUARD + (size_t)a->offset * rcclx_type_size(a->c.type), area = area_of(g);
 
-    coded_lengths(&a->c, rank, &in, &out);
-    b->in_bytes = in * size;
-    b->out_bytes = out * size;
-    b->mem = a->buffer == MIXED ? rank % KINDS_OF_MEMORY : (int)a->buffer;
-    b->in = rb->host[b->mem] + area * (size_t)k + off;
-    b->out = rb->host[b->mem] + area * (size_t)k + area / 2 + (a->c.seed >> 8 & 1 ? off : CONFORM_GUARD);
-    if (!a->in_place || !in || !out)
-        return;
-    if (in <= out)
-        b->in = b->out + coded_inside(&a->c, rank) * size;
-    else
-        b->out = b->in + coded_inside(&a->c, rank) * size;
+    rb->mem[k] = a->buffer == MIXED ? rank % KINDS_OF_MEMORY : (int)a->buffer;
+    char *at = rb->host[rb->mem[k]] + area * (size_t)k;
+    coded_lay_out(&rb->b[k], &a->c, rank, a->in_place, at + off, at + area / 2 + (a->c.seed >> 8 & 1 ? off : CONFORM_GUARD));
 }
 
-static bool overlapping(const call_buffers *b)
+static char *there(const rank_buffers *rb, const char *p, int k)
 {
-    return b->in < b->out + b->out_bytes && b->out < b->in + b->in_bytes;
+    return rb->device[rb->mem[k]] + (p - rb->host[rb->mem[k]]);
 }
 
-static void prepare(const call_buffers *b, const coded_call *c, int rank)
+/* Both buffers of call k with the bytes around them. */
+static bool carry(const gpu_worker *w, int i, const rank_buffers *rb, int k, bool back)
 {
-    memset(b->out, CONFORM_FENCE, b->out_bytes);
-    conform_fence(b->out, b->out_bytes);
-    if (!overlapping(b) || b->in_bytes > b->out_bytes)
-        conform_fence(b->in, b->in_bytes);
-    coded_values(c, rank, 0, b->in_bytes / rcclx_type_size(c->type), b->in);
-}
-
-static char *there(const rank_buffers *rb, const char *p, int mem)
-{
-    return rb->device[mem] + (p - rb->host[mem]);
-}
-
-/* Both buffers with the bytes around them. */
-static bool carry(const gpu_worker *w, int i, const rank_buffers *rb, const call_buffers *b, bool back)
-{
+    const coded_buffers *b = &rb->b[k];
     const struct { char *at; size_t nbytes; } part[2] = {
         { b->in - CONFORM_GUARD, b->in_bytes + 2 * CONFORM_GUARD },
         { b->out - CONFORM_GUARD, b->out_bytes + 2 * CONFORM_GUARD },
     };
     bool ok = true;
 
-    for (int k = 0; ok && k < 2; k++) {
-        char *device = there(rb, part[k].at, b->mem);
-        ok = gpu_copy(w, i, back ? part[k].at : device, back ? device : part[k].at, part[k].nbytes);
+    for (int p = 0; ok && p < 2; p++) {
+        char *device = there(rb, part[p].at, k);
+        ok = gpu_copy(w, i, back ? part[p].at : device, back ? device : part[p].at, part[p].nbytes);
     }
     return gpu_sync(w, i, w->stream[i]) && ok;
 }
 
-static bool issue(const gpu_worker *w, int i, const rank_buffers *rb, const call_buffers *b, const call *a, asking by)
+static bool issue(const gpu_worker *w, int i, const rank_buffers *rb, int k, const call *a, asking by)
 {
-    const int rank = w->rank[i];
+    const coded_buffers *b = &rb->b[k];
 
     if (by == BY_COMM && !OK_OR_TELL(rcclxCommSetLowPrecision(w->comm[i], a->asks > 1 ? rcclx_codecs[a->asks - 1]->name : "off", 1)))
         return false;
-    return OK_OR_TELL(coded_post(&a->c, rank, there(rb, b->in, b->mem), there(rb, b->out, b->mem), b->op, by == BY_CALL ? a->asks : 0,
+    return OK_OR_TELL(coded_post(&a->c, w->rank[i], there(rb, b->in, k), there(rb, b->out, k), b->op, by == BY_CALL ? a->asks : 0,
                                  w->comm[i], rb->stream[a->stream]));
 }
 
 /* ---- what must have come out */
-
-/* IN, wherever OUT does not lie over it, and the bytes around both. */
-static bool verify_rest(const call_buffers *b, const coded_call *c, int rank)
-{
-    const size_t size = rcclx_type_size(c->type), before = b->out > b->in ? (size_t)(b->out - b->in) : 0, after = before + b->out_bytes;
-    const bool   over = overlapping(b), larger = b->in_bytes > b->out_bytes;
-    char        *in = malloc(b->in_bytes + 1);
-    bool         ok = CHECK(in, "no memory");
-
-    if (ok && (!over || larger))
-        coded_values(c, rank, 0, b->in_bytes / size, in);
-    if (ok && !over)
-        ok = coded_holds(c, rank, b->in, in, b->in_bytes / size, "in, which must not change,");
-    else if (ok && larger)
-        ok = coded_holds(c, rank, b->in, in, before / size, "in before out") &&
-             coded_holds(c, rank, b->in + after, in + after, (b->in_bytes - after) / size, "in after out");
-    free(in);
-    return CHECK((over && larger) || conform_fenced(b->out, b->out_bytes), "rank %d: bytes beside out were written", rank) &&
-           CHECK((over && !larger) || conform_fenced(b->in, b->in_bytes), "rank %d: bytes beside in were written", rank) && ok;
-}
 
 static void tell(const call *a, const gpu_worker *w, const group *g)
 {
@@ -265,19 +215,14 @@ static void tell(const call *a, const gpu_worker *w, const group *g)
 static bool verify(gpu_worker *w, rank_buffers *rb, const group *g, int k, int index)
 {
     const call *a = &g->calls[k];
-    size_t      longest = 1;
-    bool        ok = true;
+    char       *want = malloc(REGION);
+    bool        ok = CHECK(want, "no memory");
 
-    for (int i = 0; i < w->nmine; i++)
-        longest = rb[i].b[k].out_bytes > longest ? rb[i].b[k].out_bytes : longest;
-    char *want = malloc(longest);
     for (int i = 0; ok && i < w->nmine; i++) {
-        const call_buffers *b = &rb[i].b[k];
+        const coded_buffers *b = &rb[i].b[k];
         if (i == 0 || coded_differs(&a->c))
             coded_expect(&a->c, w->rank[i], want);
-        ok = carry(w, i, &rb[i], b, true) &&
-             coded_holds(&a->c, w->rank[i], b->out, want, b->out_bytes / rcclx_type_size(a->c.type), "out") &&
-             verify_rest(b, &a->c, w->rank[i]);
+        ok = carry(w, i, &rb[i], k, true) && coded_verify(b, &a->c, w->rank[i], want);
         w->team->shared->hash[index][w->rank[i]] = conform_hash(b->out, b->out_bytes);
         coded_op_end(b->op, w->comm[i]);
     }
@@ -298,14 +243,14 @@ static bool play(gpu_worker *w, rank_buffers *rb, const group *g, int index)
     for (int i = 0; i < w->nmine; i++)
         for (int k = 0; ok && k < g->ncalls; k++) {
             lay_out(&rb[i], g, k, w->rank[i]);
-            prepare(&rb[i].b[k], &g->calls[k].c, w->rank[i]);
-            ok = carry(w, i, &rb[i], &rb[i].b[k], false);
+            coded_prepare(&rb[i].b[k], &g->calls[k].c, w->rank[i]);
+            ok = carry(w, i, &rb[i], k, false);
             rb[i].b[k].op = coded_op(&g->calls[k].c, w->rank[i], w->comm[i]);
         }
     ok = ok && (!grouped || OK_OR_TELL(ncclGroupStart()));
     for (int k = 0; ok && k < g->ncalls; k++)
         for (int i = 0; i < w->nmine; i++)
-            ok = issue(w, i, &rb[i], &rb[i].b[k], &g->calls[k], s->by) && ok;
+            ok = issue(w, i, &rb[i], k, &g->calls[k], s->by) && ok;
     ok = (!grouped || OK_OR_TELL(ncclGroupEnd())) && ok;
     for (int i = 0; i < w->nmine; i++)
         for (int x = 0; x < STREAMS; x++)
