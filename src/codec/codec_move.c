@@ -1,8 +1,8 @@
 #include "codec/codec_kernels.h"
+#include "codec/float_mode.h"
 
 #include "device/reduce.h"
 
-#include <fenv.h>
 #include <string.h>
 
 /* A step, tile by tile, so that what is added, divided and encoded stays in the nearest cache:
@@ -107,19 +107,18 @@ static void tile_move(const tile *t)
 
 void rcclx_codec_move(const rcclx_codec_args *a)
 {
-    tile   t = {.a = a, .k = rcclx_codec_isa(), .limits = rcclx_codec_limits(a->type)};
-    fenv_t env;
+    tile t = {.a = a, .k = rcclx_codec_isa(), .limits = rcclx_codec_limits(a->type)};
 
     if (!is_any(a->src_coded, a->nsrc) && !is_any(a->dst_coded, a->ndst)) {
         rcclx_reduce(&(rcclx_reduce_args){.type = a->type, .op = RCCLX_AVG, .nsrc = a->nsrc, .ndst = a->ndst, .src = a->src,
                                           .dst = a->dst, .count = a->count, .divisor = a->divisor});
         return;
     }
-    fegetenv(&env);
-    fesetenv(FE_DFL_ENV);
+    const rcclx_float_mode mode = rcclx_float_mode_enter();
+
     for (; t.at < a->count; t.at += t.n) {
         t.n = a->count - t.at < TILE ? a->count - t.at : TILE;
         tile_move(&t);
     }
-    fesetenv(&env);
+    rcclx_float_mode_leave(mode);
 }

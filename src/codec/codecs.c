@@ -1,8 +1,8 @@
 #include "codec/codec_kernels.h"
+#include "codec/float_mode.h"
 
 #include "device/reduce.h"
 
-#include <fenv.h>
 #include <string.h>
 #include <strings.h>
 
@@ -42,22 +42,18 @@ const rcclx_codec_kernels *rcclx_codec_isa(void)
 
 static void run_encode(rcclx_codec_id c, rcclx_type t, const void *src, size_t count, void *wire)
 {
-    fenv_t env;
+    const rcclx_float_mode mode = rcclx_float_mode_enter();
 
-    fegetenv(&env);
-    fesetenv(FE_DFL_ENV);
     rcclx_codec_isa()->encode[c][rcclx_codec_element(t)](src, count, rcclx_codec_part(wire, count, 0), rcclx_codec_limits(t));
-    fesetenv(&env);
+    rcclx_float_mode_leave(mode);
 }
 
 static void run_decode(rcclx_codec_id c, rcclx_type t, const void *wire, size_t count, void *dst)
 {
-    fenv_t env;
+    const rcclx_float_mode mode = rcclx_float_mode_enter();
 
-    fegetenv(&env);
-    fesetenv(FE_DFL_ENV);
     rcclx_codec_isa()->decode[c][rcclx_codec_element(t)](rcclx_codec_part(wire, count, 0), count, dst, rcclx_codec_limits(t));
-    fesetenv(&env);
+    rcclx_float_mode_leave(mode);
 }
 
 #define X(id, name, about)                                                    \
