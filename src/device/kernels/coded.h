@@ -14,9 +14,11 @@
  *           rows cost little more than one, and one division serves four rows
  *   store   codes into slots; into OUT what they stand for, or the sum
  *
- * Lanes without elements go along, with zeros: all lanes of a wave meet in its shuffles. A block
- * that holds Inf or NaN, or comes near the type's largest value, wants care: its wave takes the
- * slow way, element by element, and the scale's sign tells readers to do so.
+ * A wave does a tile in one of two ways: `plain` tiles are whole, aligned and hold nothing that
+ * wants care; what the next one needs is asked for before this one is worked on. All others go the
+ * long way. There, lanes without elements go along, with zeros, since all lanes of a wave meet in
+ * its shuffles. A block that holds Inf or NaN, or comes near the type's largest value, wants
+ * care: it is done element by element, and its scale's sign tells readers to do so.
  *
  * Part of run.h. */
 
@@ -94,16 +96,9 @@ GP_SLOW uint32_t gp_care_word(int codec, int type, gp_v4 x, float inverse)
 
 /* --- four at a time ------------------------------------------------------------------ */
 
-/* What a word of codes stands for. care: look at each. */
-GP_DEV void gp_coded_values(const int codec, const int type, uint32_t word, float scale, uint32_t care, float f[4])
+/* What a word of codes stands for. */
+GP_DEV void gp_coded_values(const int codec, uint32_t word, float scale, float f[4])
 {
-    if (care) {
-        const gp_v4 v = gp_care_values(codec, type, word, scale);
-        GP_UNROLL
-        for (int i = 0; i < 4; i++)
-            f[i] = gp_bits_f32(gp_get(v, i));
-        return;
-    }
     if (codec == GP_CODEC_INT8)
         gp_open_i8(word, f);
     else
@@ -113,13 +108,11 @@ GP_DEV void gp_coded_values(const int codec, const int type, uint32_t word, floa
         f[i] = gp_mul_f32(f[i], scale);
 }
 
-GP_DEV uint32_t gp_coded_word(const int codec, const int type, const float x[4], float inverse, uint32_t care)
+GP_DEV uint32_t gp_coded_word(const int codec, const float x[4], float inverse)
 {
     float t[4];
     uint32_t q[4];
 
-    if (care)
-        return gp_care_word(codec, type, gp_v4_make(gp_f32_bits(x[0]), gp_f32_bits(x[1]), gp_f32_bits(x[2]), gp_f32_bits(x[3])), inverse);
     GP_UNROLL
     for (int i = 0; i < 4; i++) {
         t[i] = codec == GP_CODEC_INT8 ? gp_fma_f32(x[i], inverse, 12582912.0f) : gp_mul_f32(x[i], inverse);
@@ -128,142 +121,174 @@ GP_DEV uint32_t gp_coded_word(const int codec, const int type, const float x[4],
     return codec == GP_CODEC_INT8 ? gp_join_low(q) : gp_pack_small_e4m3(t);
 }
 
-/* --- a tile ---------------------------------------------------------------------------- */
+/* The same, and if need be with care. */
+GP_DEV void gp_any_values(const int codec, const int type, uint32_t word, float scale, uint32_t care, float f[4])
+{
+    if (!care) {
+        gp_coded_values(codec, word, scale, f);
+        return;
+    }
+    const gp_v4 v = gp_care_values(codec, type, word, scale);
+    GP_UNROLL
+    for (int i = 0; i < 4; i++)
+        f[i] = gp_bits_f32(gp_get(v, i));
+}
 
-/* Where a thread is: its element in the rows of a tile. */
+GP_DEV uint32_t gp_any_word(const int codec, const int type, const float x[4], float inverse, uint32_t care)
+{
+    if (!care)
+        return gp_coded_word(codec, x, inverse);
+    return gp_care_word(codec, type, gp_v4_make(gp_f32_bits(x[0]), gp_f32_bits(x[1]), gp_f32_bits(x[2]), gp_f32_bits(x[3])), inverse);
+}
+
+/* --- where a thread is ------------------------------------------------------------------ */
+
+/* A step's piece, alike in all threads; positions are elements of it. */
 typedef struct {
-    uint64_t at;      /* of row 0, from the piece's beginning; a row further: + GP_WAVE * each */
-    int64_t  count;   /* elements of the piece */
-    int      aligned; /* all plain operands, to 16 bytes */
-} gp_coded_at;
+    const char *own;                 /* the source that is not a run; NULL: none */
+    uint32_t    before, runs;        /* runs among the sources: before it, in all */
+    uint32_t    scales;              /* where they begin in a run */
+    uint32_t    count;
+    int         divisor, aligned;    /* aligned: tiles may go the short way */
+    int         fills, gives;        /* there are runs, plain operands among the destinations */
+} gp_coded_piece;
 
 typedef struct { float x[GP_CODED_ROWS][8]; } gp_coded_rows;
+typedef struct { gp_v4 v[GP_CODED_ROWS]; } gp_coded_own;
 typedef struct { uint32_t word[GP_CODED_ROWS][2], wire[GP_CODED_ROWS]; } gp_coded_run;
 
-GP_DEV uint64_t gp_coded_row(const int type, const gp_coded_at *t, int u)
+/* Element of row u for the lane whose element of row 0 is `at`. */
+GP_DEV uint32_t gp_coded_row(const int type, uint32_t at, int u) { return at + (uint32_t)u * GP_WAVE * (uint32_t)gp_coded_each(type); }
+
+/* The k-th source that is a run. */
+GP_DEV const char *gp_coded_source(const gp_ctx *c, const gp_coded_piece *p, uint32_t k)
 {
-    return t->at + (uint64_t)u * GP_WAVE * (uint64_t)gp_coded_each(type);
+    return gp_src(c, k + (p->own && k >= p->before));
 }
 
-GP_DEV uint64_t gp_coded_scales(const gp_coded_at *t)
-{
-    return ((uint64_t)t->count + GP_CODED_ALIGN - 1) / GP_CODED_ALIGN * GP_CODED_ALIGN;
-}
+/* --- loading. whole: all of it is there, and aligned -------------------------------------- */
 
-GP_DEV void gp_coded_load(const int type, const gp_coded_at *t, const char *run, gp_coded_run *r)
+GP_DEV void gp_coded_load_run(const gp_coded_piece *p, const int type, const int whole, const char *run, uint32_t at, gp_coded_run *r)
 {
     GP_UNROLL
-    for (int u = 0; u < GP_CODED_ROWS; u++) {
-        const uint64_t e = gp_coded_row(type, t, u);
-        const int in = u < gp_coded_count(type) && (int64_t)e < t->count;
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        const uint32_t e = gp_coded_row(type, at, u);
         r->word[u][0] = r->word[u][1] = r->wire[u] = 0;
-        if (in && type == GP_F32) {
+        if (!whole && e >= p->count)
+            continue;
+        if (type == GP_F32) {
             r->word[u][0] = gp_ld4(run + e);
-        } else if (in) {
+        } else {
             const uint64_t both = gp_ld8(run + e);
             r->word[u][0] = (uint32_t)both, r->word[u][1] = (uint32_t)(both >> 32);
         }
-        if (in)
-            r->wire[u] = gp_ld2(run + gp_coded_scales(t) + e / GP_CODED_BLOCK * 2);
+        r->wire[u] = gp_ld2(run + p->scales + e / GP_CODED_BLOCK * 2);
     }
 }
 
-GP_DEV void gp_coded_load_plain(const int type, const gp_coded_at *t, const char *src, gp_v4 v[GP_CODED_ROWS])
+GP_DEV void gp_coded_load_own(const gp_coded_piece *p, const int type, const int whole, uint32_t at, gp_coded_own *o)
 {
-    const int each = gp_coded_each(type), size = 16 / each;
+    const uint32_t each = (uint32_t)gp_coded_each(type), size = 16 / each;
 
     GP_UNROLL
-    for (int u = 0; u < GP_CODED_ROWS; u++) {
-        const uint64_t e = gp_coded_row(type, t, u);
-        const int64_t left = t->count - (int64_t)e;
-        v[u] = gp_v4_make(0, 0, 0, 0);
-        if (u >= gp_coded_count(type))
-            continue;
-        if (t->aligned && left >= each)
-            v[u] = gp_ld16_nt(src + e * (uint64_t)size);
-        else if (left > 0)
-            v[u] = gp_load16_odd(src + e * (uint64_t)size, left * size);
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        const uint32_t e = gp_coded_row(type, at, u);
+        o->v[u] = gp_v4_make(0, 0, 0, 0);
+        if (whole)
+            o->v[u] = gp_ld16_nt(p->own + e * size);
+        else if (e < p->count)
+            o->v[u] = gp_load16_odd(p->own + e * size, (int64_t)(p->count - e) * size);
     }
 }
 
-GP_DEV void gp_coded_take_plain(const int type, const gp_v4 v[GP_CODED_ROWS], int first, gp_coded_rows *a)
+/* --- adding ------------------------------------------------------------------------------------ */
+
+GP_DEV void gp_coded_add_own(const int type, const gp_coded_own *o, int first, gp_coded_rows *a)
 {
     GP_UNROLL
-    for (int u = 0; u < GP_CODED_ROWS; u++) {
+    for (int u = 0; u < gp_coded_count(type); u++) {
         gp_acc acc;
-        if (u >= gp_coded_count(type))
-            continue;
-        gp_f32_open(&acc, type, GP_OP_SUM, v[u], 0, 0);
+        gp_f32_open(&acc, type, GP_OP_SUM, o->v[u], 0, 0);
         GP_UNROLL
-        for (int i = 0; i < 8; i++)
-            if (i < gp_coded_each(type))
-                a->x[u][i] = first ? acc.f[i] : gp_add_f32(a->x[u][i], acc.f[i]);
+        for (int i = 0; i < gp_coded_each(type); i++)
+            a->x[u][i] = first ? acc.f[i] : gp_add_f32(a->x[u][i], acc.f[i]);
     }
 }
 
-GP_DEV void gp_coded_take(const int codec, const int type, const gp_coded_run *r, int first, gp_coded_rows *a)
+GP_DEV void gp_coded_add_run(const int codec, const int type, const int whole, const gp_coded_run *r, int first, gp_coded_rows *a)
 {
     GP_UNROLL
-    for (int u = 0; u < GP_CODED_ROWS; u++)
+    for (int u = 0; u < gp_coded_count(type); u++)
         GP_UNROLL
-        for (int h = 0; h < 2; h++) {
+        for (int h = 0; h < gp_coded_each(type) / 4; h++) {
+            const float scale = gp_bits_f32((whole ? r->wire[u] : r->wire[u] & 0x7fffu) << 16);
             float f[4];
-            if (u >= gp_coded_count(type) || h * 4 >= gp_coded_each(type))
-                continue;
-            gp_coded_values(codec, type, r->word[u][h], gp_bits_f32((r->wire[u] & 0x7fffu) << 16), r->wire[u] & 0x8000u, f);
+            if (whole)
+                gp_coded_values(codec, r->word[u][h], scale, f);
+            else
+                gp_any_values(codec, type, r->word[u][h], scale, r->wire[u] & 0x8000u, f);
             GP_UNROLL
             for (int i = 0; i < 4; i++)
                 a->x[u][4 * h + i] = first ? f[i] : gp_add_f32(a->x[u][4 * h + i], f[i]);
         }
 }
 
-/* All sources of a step, in order; the plain one's bytes are asked for first, and a run's before the one
- * before it is added. */
-GP_DEV void gp_coded_sum(const gp_ctx *c, const gp_step *s, const int codec, const int type, const gp_coded_at *t, gp_coded_rows *a)
+/* Does a block of the wave's rows want care? */
+GP_DEV int gp_coded_cares(const int type, const gp_coded_run *r)
 {
-    const gp_ref *refs = c->refs + s->first;
-    gp_coded_run next;
-    gp_v4 own[GP_CODED_ROWS];
-    uint32_t plain = s->nsrc, k = 0, ahead = 0;
+    uint32_t care = 0;
 
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++)
+        care |= r->wire[u];
+    return gp_ballot((int)(care & 0x8000u)) != 0;
+}
+
+/* Any sources, in order; `run` is the first run. 0: a whole tile that wants care. */
+GP_DEV int gp_coded_sum(const gp_ctx *c, const gp_coded_piece *p, const int codec, const int type, const int whole, uint32_t at,
+                        const gp_coded_own *own, const gp_coded_run *run, gp_coded_rows *a)
+{
+    gp_coded_run next = *run;
+
+    if (p->own && p->before == 0)
+        gp_coded_add_own(type, own, 1, a);
     GP_NO_UNROLL
-    for (uint32_t i = 0; i < s->nsrc; i++)
-        if (refs[i].buf != GP_SCRATCH)
-            plain = i;
-    if (plain < s->nsrc)
-        gp_coded_load_plain(type, t, gp_src(c, plain), own);
-    ahead = plain == 0;
-    if (ahead < s->nsrc)
-        gp_coded_load(type, t, gp_src(c, ahead), &next);
-    GP_NO_UNROLL
-    for (; k < s->nsrc; k++) {
-        if (k == plain) {
-            gp_coded_take_plain(type, own, k == 0, a);
-            continue;
-        }
+    for (uint32_t k = 0; k < p->runs; k++) {
         const gp_coded_run now = next;
-        ahead += ahead + 1 == plain ? 2 : 1;
-        if (ahead < s->nsrc)
-            gp_coded_load(type, t, gp_src(c, ahead), &next);
-        gp_coded_take(codec, type, &now, k == 0, a);
+        if (k + 1 < p->runs)
+            gp_coded_load_run(p, type, whole, gp_coded_source(c, p, k + 1), at, &next);
+        if (whole && gp_coded_cares(type, &now))
+            return 0;
+        gp_coded_add_run(codec, type, whole, &now, k == 0 && !(p->own && p->before == 0), a);
+        if (p->own && p->before == k + 1)
+            gp_coded_add_own(type, own, 0, a);
     }
+    return 1;
+}
+
+GP_DEV void gp_coded_divide(const gp_coded_piece *p, const int type, const int whole, gp_coded_rows *a)
+{
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++)
+        GP_UNROLL
+        for (int i = 0; i < gp_coded_each(type); i++)
+            a->x[u][i] = whole ? gp_mul_f32(a->x[u][i], gp_inverse((float)p->divisor)) : gp_div_f32(a->x[u][i], (float)p->divisor);
 }
 
 /* --- scales ----------------------------------------------------------------------------- */
 
 GP_DEV uint32_t gp_max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* The greatest magnitude of a row's elements here; `below`: of those below it. */
+/* The greatest magnitude of a row's elements here, of those below `below`. */
 GP_DEV uint32_t gp_coded_max(const int type, const float *x, uint32_t below)
 {
     uint32_t m = 0;
 
     GP_UNROLL
-    for (int i = 0; i < 8; i++)
-        if (i < gp_coded_each(type)) {
-            const uint32_t bits = gp_f32_bits(x[i]) & 0x7fffffffu;
-            m = gp_max32(m, bits < below ? bits : 0);
-        }
+    for (int i = 0; i < gp_coded_each(type); i++) {
+        const uint32_t bits = gp_f32_bits(x[i]) & 0x7fffffffu;
+        m = gp_max32(m, bits < below ? bits : 0);
+    }
     return m;
 }
 
@@ -284,27 +309,34 @@ GP_DEV uint32_t gp_coded_exchange(const int type, const uint32_t m[GP_CODED_ROWS
 
 /* Which row that is, and a lane that has row u's. */
 GP_DEV uint32_t gp_coded_mine(const int type) { return gp_lane() % (uint32_t)gp_coded_lanes(type) / 2; }
-GP_DEV uint32_t gp_coded_keeper(const int type, uint32_t u) { return (gp_lane() & ~((uint32_t)gp_coded_lanes(type) - 1)) + 2 * u; }
+GP_DEV uint32_t gp_coded_keeper(const int type, int u) { return (gp_lane() & ~((uint32_t)gp_coded_lanes(type) - 1)) + 2 * (uint32_t)u; }
 
-/* The scale of the lane's row: its bits, the lowest of which says whether the block wants care. */
-GP_DEV uint32_t gp_coded_choose(const int codec, const int type, const gp_coded_rows *a, uint64_t *cared)
+/* The bits of the scale for a block with this greatest magnitude. */
+GP_DEV uint32_t gp_coded_fit(const int codec, uint32_t most)
 {
-    uint32_t m[GP_CODED_ROWS], most, care;
+    const uint32_t scale = gp_f32_bits(gp_mul_f32(gp_bits_f32(most), gp_coded_inverse(codec)));
+
+    return gp_max32((scale + 0xffffu) & 0xffff0000u, 0x00800000u);
+}
+
+/* The scale of the lane's row; its lowest bit says whether the block wants care. Of a whole tile: 0 in all lanes if any does. */
+GP_DEV uint32_t gp_coded_choose(const int codec, const int type, const int whole, const gp_coded_rows *a)
+{
+    uint32_t m[GP_CODED_ROWS], most, scale, care;
 
     GP_UNROLL
-    for (int u = 0; u < GP_CODED_ROWS; u++)
-        m[u] = u < gp_coded_count(type) ? gp_coded_max(type, a->x[u], ~0u) : 0;
+    for (int u = 0; u < gp_coded_count(type); u++)
+        m[u] = type == GP_F32 ? gp_magnitude(a->x[u]) : gp_max32(gp_magnitude(a->x[u]), gp_magnitude(a->x[u] + 4));
     most = gp_coded_exchange(type, m);
     care = most >= gp_coded_near(type);
-    *cared = gp_ballot((int)care);
-    if (*cared) {
-        GP_UNROLL
-        for (int u = 0; u < GP_CODED_ROWS; u++)
-            m[u] = u < gp_coded_count(type) ? gp_coded_max(type, a->x[u], gp_coded_inf(type)) : 0;
-        most = gp_coded_exchange(type, m);
-    }
-    uint32_t scale = (gp_f32_bits(gp_mul_f32(gp_bits_f32(most), gp_coded_inverse(codec))) + 0xffffu) & 0xffff0000u;
-    scale = gp_max32(scale, 0x00800000u);
+    if (!gp_ballot((int)care))
+        return gp_coded_fit(codec, most);
+    if (whole)
+        return 0;
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++)
+        m[u] = gp_coded_max(type, a->x[u], gp_coded_inf(type));
+    scale = gp_coded_fit(codec, gp_coded_exchange(type, m));
     if (care)
         scale = scale < gp_coded_limit(codec) ? scale : gp_coded_limit(codec);
     return scale | care;
@@ -312,134 +344,208 @@ GP_DEV uint32_t gp_coded_choose(const int codec, const int type, const gp_coded_
 
 /* --- storing ---------------------------------------------------------------------------- */
 
-/* Codes and scales into all slots of a step; values: what they stand for comes back in `a`. */
-GP_DEV void gp_coded_put(const gp_ctx *c, const gp_step *s, const int codec, const int type, const gp_coded_at *t, gp_coded_rows *a,
-                         int values)
+/* Codes; in `a` comes back what they stand for, if somebody gets that. */
+GP_DEV void gp_coded_encode(const gp_coded_piece *p, const int codec, const int type, const int whole, uint32_t mine, gp_coded_rows *a,
+                            uint32_t word[GP_CODED_ROWS][2])
 {
-    const gp_ref *refs = c->refs + s->first + s->nsrc;
-    const uint64_t scales = gp_coded_scales(t), block = gp_coded_row(type, t, (int)gp_coded_mine(type)) / GP_CODED_BLOCK;
-    uint64_t cared;
-    const uint32_t mine = gp_coded_choose(codec, type, a, &cared);
-    const float inverse = gp_div_f32(1.0f, gp_bits_f32(mine & 0xffff0000u));
-    const int keeps = !(gp_lane() & 1) && (int64_t)(block * GP_CODED_BLOCK) < t->count;
-    uint32_t word[GP_CODED_ROWS][2];
+    const uint32_t inverse = gp_f32_bits(gp_inverse(gp_bits_f32(mine & 0xffff0000u)));
 
     GP_UNROLL
-    for (int u = 0; u < GP_CODED_ROWS; u++) {
-        if (u >= gp_coded_count(type))
-            continue;
-        const uint32_t keeper = gp_coded_keeper(type, (uint32_t)u);
-        const float by = gp_bits_f32(gp_shuffle(gp_f32_bits(inverse), keeper));
-        const uint32_t scale = values || cared ? gp_shuffle(mine, keeper) : 0;
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        const uint32_t keeper = gp_coded_keeper(type, u);
+        const float by = gp_bits_f32(gp_shuffle(inverse, keeper));
+        const uint32_t scale = !whole || p->gives ? gp_shuffle(mine, keeper) : 0;
         GP_UNROLL
-        for (int h = 0; h < 2; h++) {
-            if (h * 4 >= gp_coded_each(type))
-                continue;
-            word[u][h] = gp_coded_word(codec, type, &a->x[u][4 * h], by, scale & 1);
-            if (values)
-                gp_coded_values(codec, type, word[u][h], gp_bits_f32(scale & 0xffff0000u), scale & 1, &a->x[u][4 * h]);
-        }
-    }
-    GP_NO_UNROLL
-    for (uint32_t m = 0; m < s->ndst; m++) {
-        char *run = gp_dst(c, m);
-        if (refs[m].buf != GP_SCRATCH)
-            continue;
-        GP_UNROLL
-        for (int u = 0; u < GP_CODED_ROWS; u++) {
-            const uint64_t e = gp_coded_row(type, t, u);
-            if (u >= gp_coded_count(type) || (int64_t)e >= t->count)
-                continue;
-            if (type == GP_F32)
-                gp_st4(run + e, word[u][0]);
-            else
-                gp_st8(run + e, word[u][0] | (uint64_t)word[u][1] << 32);
-        }
-        if (keeps)
-            gp_st2(run + scales + block * 2, mine >> 16 | mine << 15);
-    }
-}
-
-GP_DEV void gp_coded_put_plain(const gp_ctx *c, const gp_step *s, const int type, const gp_coded_at *t, const gp_coded_rows *a)
-{
-    const gp_ref *refs = c->refs + s->first + s->nsrc;
-    const int each = gp_coded_each(type), size = 16 / each;
-
-    GP_NO_UNROLL
-    for (uint32_t m = 0; m < s->ndst; m++) {
-        if (refs[m].buf == GP_SCRATCH)
-            continue;
-        GP_UNROLL
-        for (int u = 0; u < GP_CODED_ROWS; u++) {
-            const uint64_t e = gp_coded_row(type, t, u);
-            const int64_t left = t->count - (int64_t)e;
-            gp_acc acc;
-            if (u >= gp_coded_count(type))
-                continue;
-            GP_UNROLL
-            for (int i = 0; i < 8; i++)
-                acc.f[i] = a->x[u][i];
-            const gp_v4 v = gp_f32_close(&acc, type, GP_OP_SUM, 0);
-            if (t->aligned && left >= each)
-                gp_st16(gp_dst(c, m) + e * (uint64_t)size, v);
-            else if (left > 0)
-                gp_store16_odd(gp_dst(c, m) + e * (uint64_t)size, v, left * size);
+        for (int h = 0; h < gp_coded_each(type) / 4; h++) {
+            float *x = &a->x[u][4 * h];
+            word[u][h] = whole ? gp_coded_word(codec, x, by) : gp_any_word(codec, type, x, by, scale & 1);
+            if (p->gives && whole)
+                gp_coded_values(codec, word[u][h], gp_bits_f32(scale), x);
+            else if (p->gives)
+                gp_any_values(codec, type, word[u][h], gp_bits_f32(scale & 0xffff0000u), scale & 1, x);
         }
     }
 }
 
-/* --- a block of a step --------------------------------------------------------------------- */
-
-GP_DEV void gp_coded_divide(const int type, gp_coded_rows *a, int divisor)
+GP_DEV void gp_coded_put_run(const gp_coded_piece *p, const int type, const int whole, uint32_t at, char *run, uint32_t mine,
+                             uint32_t word[GP_CODED_ROWS][2])
 {
+    const uint32_t block = gp_coded_row(type, at, (int)gp_coded_mine(type)) / GP_CODED_BLOCK;
+
     GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++)
-        gp_f32_divide(a->x[u], gp_coded_each(type) < 8 ? 4 : 8, divisor);
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        const uint32_t e = gp_coded_row(type, at, u);
+        if (!whole && e >= p->count)
+            continue;
+        if (type == GP_F32)
+            gp_st4(run + e, word[u][0]);
+        else
+            gp_st8(run + e, word[u][0] | (uint64_t)word[u][1] << 32);
+    }
+    if (!(gp_lane() & 1) && (whole || block * GP_CODED_BLOCK < p->count))
+        gp_st2(run + p->scales + block * 2, mine >> 16 | (mine & 1) << 15);
 }
 
-/* What the destinations and the plain operands are: bits. */
-enum { GP_CODED_RUNS = 1, GP_CODED_PLAIN = 2 };
+GP_DEV void gp_coded_put_plain(const gp_coded_piece *p, const int type, const int whole, uint32_t at, char *dst, const gp_coded_rows *a)
+{
+    const uint32_t each = (uint32_t)gp_coded_each(type), size = 16 / each;
 
-GP_DEV int gp_coded_kinds(const gp_ctx *c, const gp_step *s, int *aligned)
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        const uint32_t e = gp_coded_row(type, at, u);
+        gp_acc acc;
+        GP_UNROLL
+        for (uint32_t i = 0; i < each; i++)
+            acc.f[i] = a->x[u][i];
+        const gp_v4 v = gp_f32_close(&acc, type, GP_OP_SUM, 0);
+        if (whole)
+            gp_st16(dst + e * size, v);
+        else if (e < p->count)
+            gp_store16_odd(dst + e * size, v, (int64_t)(p->count - e) * size);
+    }
+}
+
+/* What has been added to where it belongs. 0: a whole tile that wants care; nothing has been stored. */
+GP_DEV int gp_coded_store(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type, const int whole,
+                          uint32_t at, gp_coded_rows *a)
+{
+    const gp_ref *dst = c->refs + s->first + s->nsrc;
+    uint32_t word[GP_CODED_ROWS][2], mine = 1;
+
+    if (p->divisor)
+        gp_coded_divide(p, type, whole, a);
+    if (p->fills) {
+        mine = gp_coded_choose(codec, type, whole, a);
+        if (whole && !mine)
+            return 0;
+        gp_coded_encode(p, codec, type, whole, mine, a, word);
+    }
+    GP_NO_UNROLL
+    for (uint32_t m = 0; m < s->ndst; m++)
+        if (dst[m].buf == GP_SCRATCH)
+            gp_coded_put_run(p, type, whole, at, gp_dst(c, m), mine, word);
+        else
+            gp_coded_put_plain(p, type, whole, at, gp_dst(c, m), a);
+    return 1;
+}
+
+/* --- tiles, and a block of a step ------------------------------------------------------------- */
+
+GP_DEV gp_coded_piece gp_coded_open(const gp_ctx *c, const gp_step *s, uint32_t count)
 {
     const gp_ref *refs = c->refs + s->first;
+    gp_coded_piece p = { .count = count, .divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0 };
     uint64_t bits = 0;
-    int kinds = 0;
 
+    p.scales = (count + GP_CODED_ALIGN - 1) / GP_CODED_ALIGN * GP_CODED_ALIGN;
     GP_NO_UNROLL
     for (uint32_t k = 0; k < s->nsrc; k++)
-        bits |= refs[k].buf == GP_SCRATCH ? 0 : c->sh->src[k];
+        if (refs[k].buf == GP_SCRATCH)
+            p.runs++;
+        else
+            p.before = p.runs, p.own = gp_src(c, k), bits |= c->sh->src[k];
     GP_NO_UNROLL
-    for (uint32_t m = 0; m < s->ndst; m++) {
-        const int run = refs[s->nsrc + m].buf == GP_SCRATCH;
-        bits |= run ? 0 : c->sh->dst[m];
-        kinds |= run ? GP_CODED_RUNS : GP_CODED_PLAIN;
+    for (uint32_t m = 0; m < s->ndst; m++)
+        if (refs[s->nsrc + m].buf == GP_SCRATCH)
+            p.fills = 1;
+        else
+            p.gives = 1, bits |= c->sh->dst[m];
+    /* by a power of two a product is the same as a quotient; others go the long way */
+    p.aligned = !(bits & 15) && !(p.divisor & (p.divisor - 1));
+    return p;
+}
+
+/* Whole tiles from *first on, at most 32; those that want care are left: a bit each. own, run: the sources are the own one
+ * (and) one run; neither: any. */
+GP_DEV uint32_t gp_coded_whole(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type,
+                               const int own, const int run, uint32_t whole, uint32_t stride, uint32_t *first)
+{
+    const uint32_t lane = gp_lane() * (uint32_t)gp_coded_each(type);
+    const char *from = own && !run ? NULL : gp_coded_source(c, p, 0);
+    uint32_t left = 0;
+    gp_coded_own next_own;
+    gp_coded_run next_run;
+
+    if (own)
+        gp_coded_load_own(p, type, 1, *first + lane, &next_own);
+    if (run)
+        gp_coded_load_run(p, type, 1, from, *first + lane, &next_run);
+    GP_NO_UNROLL
+    for (uint32_t bit = 1; bit && *first < whole; bit <<= 1, *first += stride) {
+        const uint32_t at = *first + lane;
+        gp_coded_own now_own = next_own;
+        gp_coded_run now_run = next_run;
+        gp_coded_rows a;
+        int fine = 1;
+        if (own && *first + stride < whole)
+            gp_coded_load_own(p, type, 1, at + stride, &next_own);
+        if (run && *first + stride < whole)
+            gp_coded_load_run(p, type, 1, from, at + stride, &next_run);
+        if (!own && !run) {
+            if (p->own)
+                gp_coded_load_own(p, type, 1, at, &now_own);
+            gp_coded_load_run(p, type, 1, from, at, &now_run);
+            fine = gp_coded_sum(c, p, codec, type, 1, at, &now_own, &now_run, &a);
+        }
+        if (own)
+            gp_coded_add_own(type, &now_own, 1, &a);
+        if (run)
+            fine = !gp_coded_cares(type, &now_run);
+        if (run) /* two are the same in either order */
+            gp_coded_add_run(codec, type, 1, &now_run, !own, &a);
+        if (!fine || !gp_coded_store(c, s, p, codec, type, 1, at, &a))
+            left |= bit;
     }
-    *aligned = !(bits & 15);
-    return kinds;
+    return left;
+}
+
+/* A tile the long way; called seldom, so that it shares no registers with the short one. */
+GP_SLOW void gp_coded_long(gp_shared *sh, const gp_work *w, const gp_step *s, const gp_ref *refs, int nranks, uint32_t count, uint32_t at,
+                           int codec, int type)
+{
+    const gp_frame frame = { .nranks = (uint8_t)nranks };
+    gp_ctx c = { .f = &frame, .w = w, .refs = refs, .sh = sh };
+    const gp_coded_piece p = gp_coded_open(&c, s, count);
+    gp_coded_own own;
+    gp_coded_run run;
+    gp_coded_rows a;
+
+    if (p.own)
+        gp_coded_load_own(&p, type, 0, at, &own);
+    if (p.runs)
+        gp_coded_load_run(&p, type, 0, gp_coded_source(&c, &p, 0), at, &run);
+    gp_coded_sum(&c, &p, codec, type, 0, at, &own, &run, &a);
+    gp_coded_store(&c, s, &p, codec, type, 0, at, &a);
 }
 
 GP_DEV void gp_coded_block(const gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t b, const int codec, const int type)
 {
     const gp_span span = gp_move_begin(c, s, piece, b);
-    const uint32_t nwaves = c->nthreads / GP_WAVE;
-    const uint64_t tile = (uint64_t)gp_coded_count(type) * GP_WAVE * (uint64_t)gp_coded_each(type);
-    gp_coded_at t = { 0, (int64_t)(span.end / (uint64_t)gp_type_bytes(type)), 0 };
-    const int kinds = gp_coded_kinds(c, s, &t.aligned);
-    const int divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0;
+    const gp_coded_piece p = gp_coded_open(c, s, (uint32_t)span.end / (uint32_t)gp_type_bytes(type));
+    const uint32_t tile = (uint32_t)gp_coded_count(type) * GP_WAVE * (uint32_t)gp_coded_each(type);
+    const uint32_t stride = c->nthreads / GP_WAVE * tile, lane = gp_lane() * (uint32_t)gp_coded_each(type);
+    const uint32_t whole = p.aligned ? p.count / tile * tile : 0;
+    uint32_t first = gp_tid() / GP_WAVE * tile;
 
     GP_NO_UNROLL
-    for (uint64_t first = gp_tid() / GP_WAVE * tile; (int64_t)first < t.count; first += nwaves * tile) {
-        gp_coded_rows a;
-        t.at = first + gp_lane() * (uint64_t)gp_coded_each(type);
-        gp_coded_sum(c, s, codec, type, &t, &a);
-        if (divisor)
-            gp_coded_divide(type, &a, divisor);
-        if (kinds & GP_CODED_RUNS)
-            gp_coded_put(c, s, codec, type, &t, &a, kinds & GP_CODED_PLAIN);
-        if (kinds & GP_CODED_PLAIN)
-            gp_coded_put_plain(c, s, type, &t, &a);
+    while (first < whole) {
+        uint32_t at = first, left;
+        if (!p.own && p.runs == 1)
+            left = gp_coded_whole(c, s, &p, codec, type, 0, 1, whole, stride, &first);
+        else if (p.runs == 0)
+            left = gp_coded_whole(c, s, &p, codec, type, 1, 0, whole, stride, &first);
+        else if (p.runs == 1)
+            left = gp_coded_whole(c, s, &p, codec, type, 1, 1, whole, stride, &first);
+        else
+            left = gp_coded_whole(c, s, &p, codec, type, 0, 0, whole, stride, &first);
+        GP_NO_UNROLL
+        for (; left; left >>= 1, at += stride)
+            if (left & 1)
+                gp_coded_long(c->sh, c->w, s, c->refs, c->f->nranks, p.count, at + lane, codec, type);
     }
+    GP_NO_UNROLL
+    for (; first < p.count; first += stride)
+        gp_coded_long(c->sh, c->w, s, c->refs, c->f->nranks, p.count, first + lane, codec, type);
 }
 
 #endif

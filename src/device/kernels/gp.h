@@ -779,6 +779,41 @@ GP_DEV uint32_t gp_pack_e5m2(const float f[4])
     return word;
 }
 
+/* The greatest magnitude of four, as bits; NaN counts as one. */
+GP_DEV uint32_t gp_magnitude(const float x[4])
+{
+#if defined(GP_CUDA)
+    float m, n;
+
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(fabsf(x[0])), "f"(fabsf(x[1])));
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(n) : "f"(fabsf(x[2])), "f"(fabsf(x[3])));
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(m), "f"(n));
+    return gp_f32_bits(m);
+#else
+    uint32_t most = 0;
+
+    GP_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const uint32_t bits = gp_f32_bits(x[i]) & 0x7fffffffu;
+        most = most > bits ? most : bits;
+    }
+    return most;
+#endif
+}
+
+/* 1 / x, rounded once, of a bf16 that is a normal number and whose inverse is one. */
+GP_DEV float gp_inverse(float x)
+{
+#if defined(GP_CUDA)
+    float r;
+
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return __fmaf_rn(r, __fmaf_rn(-x, r, 1.0f), r);
+#else
+    return gp_div_f32(1.0f, x);
+#endif
+}
+
 /* ---- codes of low precision, four in a word; numbers only. int8: of and to integers */
 
 GP_DEV void gp_open_i8(uint32_t word, float f[4])
@@ -806,20 +841,45 @@ GP_DEV uint32_t gp_join_low(const uint32_t x[4])
 #endif
 }
 
-/* e4m3 of finite numbers that stay below 448, and back, by the instructions of a gfx942, too: they know FNUZ, whose codes
- * stand for half as much, but that its 0x80 is NaN and -0 is +0. */
+/* e4m3 of finite numbers that stay below 448, and back, by the instructions of a gfx942, too. They know FNUZ, whose codes
+ * stand for half as much, but that its 0x80 is NaN and -0 is +0; so these go around them:
+ *
+ *   numbers --halved--> instruction --their signs put back--> codes
+ *   codes --no sign--> instruction --doubled, signs put back--> numbers */
+GP_DEV void gp_fnuz_halve(const float f[4], float half[4])
+{
+    GP_UNROLL
+    for (int i = 0; i < 4; i++)
+        half[i] = f[i] * 0.5f;
+}
+
+GP_DEV uint32_t gp_fnuz_codes(uint32_t word, const float f[4])
+{
+    GP_UNROLL
+    for (int i = 0; i < 4; i++)
+        word |= (gp_f32_bits(f[i]) >> 31) << (8 * i + 7);
+    return word;
+}
+
+GP_DEV uint32_t gp_fnuz_sizes(uint32_t word) { return word & 0x7f7f7f7fu; }
+
+GP_DEV void gp_fnuz_numbers(uint32_t word, float f[4])
+{
+    GP_UNROLL
+    for (int i = 0; i < 4; i++)
+        f[i] = gp_bits_f32(gp_f32_bits(f[i] * 2) | (word >> (8 * i + 7) & 1) << 31);
+}
+
 GP_DEV uint32_t gp_pack_small_e4m3(const float f[4])
 {
 #if defined(__gfx942__)
-    int      word = 0;
-    uint32_t sign = 0;
+    float half[4];
+    int   word = 0;
 
-    word = __builtin_amdgcn_cvt_pk_fp8_f32(f[0] * 0.5f, f[1] * 0.5f, word, 0);
-    word = __builtin_amdgcn_cvt_pk_fp8_f32(f[2] * 0.5f, f[3] * 0.5f, word, 1);
-    GP_UNROLL
-    for (int i = 0; i < 4; i++)
-        sign |= (gp_f32_bits(f[i]) >> 31) << (8 * i + 7);
-    return (uint32_t)word | sign;
+    gp_fnuz_halve(f, half);
+    word = __builtin_amdgcn_cvt_pk_fp8_f32(half[0], half[1], word, 0);
+    word = __builtin_amdgcn_cvt_pk_fp8_f32(half[2], half[3], word, 1);
+    return gp_fnuz_codes((uint32_t)word, f);
 #elif defined(__gfx950__)
     int word = 0;
 
@@ -834,13 +894,11 @@ GP_DEV void gp_open_small_e4m3(uint32_t word, float f[4])
 {
 #if defined(__gfx942__)
     typedef float gp_f2 __attribute__((ext_vector_type(2)));
-    const gp_f2 low = __builtin_amdgcn_cvt_pk_f32_fp8((int)(word & 0x7f7f7f7fu), 0);
-    const gp_f2 high = __builtin_amdgcn_cvt_pk_f32_fp8((int)(word & 0x7f7f7f7fu), 1);
+    const gp_f2 low = __builtin_amdgcn_cvt_pk_f32_fp8((int)gp_fnuz_sizes(word), 0);
+    const gp_f2 high = __builtin_amdgcn_cvt_pk_f32_fp8((int)gp_fnuz_sizes(word), 1);
 
-    f[0] = low[0] * 2, f[1] = low[1] * 2, f[2] = high[0] * 2, f[3] = high[1] * 2;
-    GP_UNROLL
-    for (int i = 0; i < 4; i++)
-        f[i] = gp_bits_f32(gp_f32_bits(f[i]) | (word >> (8 * i + 7) & 1) << 31);
+    f[0] = low[0], f[1] = low[1], f[2] = high[0], f[3] = high[1];
+    gp_fnuz_numbers(word, f);
 #else
     gp_open_e4m3(word, f);
 #endif
