@@ -31,8 +31,8 @@ static void once(int r, rcclx_type t, size_t nbytes)
     if (r == 0)
         memcpy(other, plain, nbytes);
     else if (r == 1)
-        rcclx_reduce(&(rcclx_reduce_args){.type = t, .op = RCCLX_SUM, .nsrc = 2, .ndst = 1, .src = (const void *[]){plain, other},
-                                          .dst = (void *[]){more}, .count = count});
+        rcclx_reduce(&(rcclx_reduce_args){.type = t, .op = RCCLX_SUM, .nsrc = 2, .ndst = 1, .count = count,
+                                          .src = (const void *[]){plain, other}, .dst = (void *[]){more}});
     else if ((r - 2) % WHATS == 0)
         c->encode(t, plain, count, coded);
     else if ((r - 2) % WHATS == 1)
@@ -40,7 +40,8 @@ static void once(int r, rcclx_type t, size_t nbytes)
     else
         rcclx_codec_move(&(rcclx_codec_args){.codec = (rcclx_codec_id)(1 + (r - 2) / WHATS), .type = t, .nsrc = 2, .ndst = 2,
                                              .src = (const void *[]){coded, plain}, .dst = (void *[]){more, other},
-                                             .src_coded = (bool[]){true, false}, .dst_coded = (bool[]){true, false}, .count = count});
+                                             .src_coded = (bool[]){true, false}, .dst_coded = (bool[]){true, false},
+                                             .count = count});
 }
 
 /* Bytes of elements a nanosecond. */

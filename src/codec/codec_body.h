@@ -220,7 +220,8 @@ INLINE vu32 scale_bits(vi32 m, float most, int32_t scale_max)
     }
 
 #define DECODE(C, T)                                                          \
-    INLINE void C##_##T##_values(const unsigned char *codes, uint32_t scale, unsigned char *dst, const rcclx_limits *l, bool care) \
+    INLINE void C##_##T##_values(const unsigned char *codes, uint32_t scale, unsigned char *dst, const rcclx_limits *l, \
+                                 bool care)                                   \
     {                                                                         \
         const vf32 s = (vf32)SPLAT(vu32, (scale & 0x7fff) << 16);             \
         vi32       c[PARTS];                                                  \
@@ -240,7 +241,8 @@ INLINE vu32 scale_bits(vi32 m, float most, int32_t scale_max)
     {                                                                         \
         C##_##T##_values(codes, scale, dst, l, true);                         \
     }                                                                         \
-    INLINE void C##_##T##_block(const unsigned char *codes, const unsigned char *scale, unsigned char *dst, const rcclx_limits *l) \
+    INLINE void C##_##T##_block(const unsigned char *codes, const unsigned char *scale, unsigned char *dst, \
+                                const rcclx_limits *l)                        \
     {                                                                         \
         uint16_t s;                                                           \
                                                                               \

@@ -573,7 +573,8 @@ static void test_move(int c, rcclx_type t)
 
     sprintf(name, "%s of %s: steps against a plain loop", rcclx_codecs[c]->name, rcclx_type_name(t));
     for (int round = 0; round < 1500; round++) {
-        const int    nsrc = nsrcs[random_bits() >> 8 & 63 ? random_bits() % 6 : 6], ndst = ndsts[random_bits() >> 8 & 63 ? random_bits() % 3 : 3];
+        const int    nsrc = nsrcs[random_bits() % 64 ? random_bits() % 6 : 6];
+        const int    ndst = ndsts[random_bits() % 64 ? random_bits() % 3 : 3];
         const char  *isa  = isa_names[random_bits() % ISA_NAMES];
         const size_t n    = counts[random_bits() % 8];
 
