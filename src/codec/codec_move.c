@@ -25,7 +25,7 @@ typedef struct {
 
 static bool is_any(const bool *flags, int n)
 {
-    return memchr(flags, true, (size_t)n) != NULL;
+    return memchr(flags, 1, (size_t)n) != NULL;
 }
 
 static rcclx_wire tile_coded(const tile *t, const void *run)
