@@ -43,8 +43,8 @@ enum { CODED_CHUNK = 512, CODED_GROUP = 32 };
 static inline void coded_tell(const coded_call *c, char *text, size_t nbytes)
 {
     snprintf(text, nbytes, "%s of %zu %s %s in %s, root %d, %d ranks, seed %#llx", rcclx_kind_name(c->kind), c->count,
-             rcclx_type_name(c->type), rcclx_redop_name(c->op), c->codec ? rcclx_codecs[c->codec]->name : "full precision", c->root,
-             c->n, (unsigned long long)c->seed);
+             rcclx_type_name(c->type), rcclx_redop_name(c->op), c->codec ? rcclx_codecs[c->codec]->name : "full precision",
+             c->root, c->n, (unsigned long long)c->seed);
 }
 
 /* ---- buffers */
@@ -76,6 +76,15 @@ static inline void coded_lengths(const coded_call *c, int rank, size_t *in, size
         *in = 0;
 }
 
+/* Is there low precision for it? */
+static inline bool coded_may(const coded_call *c)
+{
+    const unsigned none = 1u << RCCLX_REDUCE_TO | 1u << RCCLX_GATHER | 1u << RCCLX_SCATTER;
+    const bool     op = c->op == RCCLX_SUM || c->op == RCCLX_AVG || c->op == RCCLX_COPY;
+
+    return !(none >> c->kind & 1) && rcclx_codec_takes(c->type) && op;
+}
+
 /* ---- data: groups of elements of one size each, of all sizes; zeros, values near the largest, Inf and NaN */
 
 static inline void coded_round(rcclx_type t, float x, void *p)
@@ -92,11 +101,11 @@ static inline void coded_round(rcclx_type t, float x, void *p)
 /* A value below 2^top, of one of eight sizes. */
 static inline uint64_t coded_below(rcclx_type t, int top, uint64_t h)
 {
-    const int   half = (top - (int)(h >> 40 & 7)) / 2, rest = top - (int)(h >> 40 & 7) - half;
-    const float one = (float)((int32_t)h >> 6) * 0x1p-25f;
+    const int   by = top - (int)(h >> 40 & 7);
+    const float one = (float)((int32_t)h >> 6) * 0x1p-25f * rcclx_f32_from_bits((uint32_t)(127 + by / 2) << 23);
     uint64_t    bits = 0;
 
-    coded_round(t, one * rcclx_f32_from_bits((uint32_t)(127 + half) << 23) * rcclx_f32_from_bits((uint32_t)(127 + rest) << 23), &bits);
+    coded_round(t, one * rcclx_f32_from_bits((uint32_t)(127 + by - by / 2) << 23), &bits);
     return bits;
 }
 
@@ -139,7 +148,7 @@ static inline void coded_values(const coded_call *c, int rank, size_t from, size
             hash = hash & 1 ? hash : conform_mix(hash + (uint64_t)rank); /* alike on all ranks, or not */
         }
         if (c->type >= RCCLX_F16 && rcclx_type_size(c->type) < 8)
-            bits = coded_float(c->type, calm ? 5 * (hash >> 8 & 7 ? 1 : 0) : (int)(hash >> 8 & 7), (int)(hash >> 16 & 31) - 12, h);
+            bits = coded_float(c->type, !calm ? (int)(hash >> 8 & 7) : hash >> 8 & 7 ? 5 : 0, (int)(hash >> 16 & 31) - 12, h);
         else if (c->type == RCCLX_F64)
             bits = conform_encode(RCCLX_F64, ldexp((double)(int32_t)h, (int)(hash >> 16 & 31) - 43));
         memcpy((char *)dst + (i - from) * size, &bits, size);
@@ -437,7 +446,8 @@ static inline void coded_prepare(const coded_buffers *b, const coded_call *c, in
 /* IN, wherever OUT does not lie over it, and the bytes around both. */
 static inline bool coded_rest(const coded_buffers *b, const coded_call *c, int rank)
 {
-    const size_t size = rcclx_type_size(c->type), before = b->out > b->in ? (size_t)(b->out - b->in) : 0, after = before + b->out_bytes;
+    const size_t size = rcclx_type_size(c->type);
+    const size_t before = b->out > b->in ? (size_t)(b->out - b->in) : 0, after = before + b->out_bytes;
     const bool   over = coded_overlap(b), larger = b->in_bytes > b->out_bytes;
     char        *in = malloc(b->in_bytes + 1);
     bool         ok = CHECK(in, "no memory");
@@ -489,6 +499,12 @@ static inline ncclResult_t coded_post(const coded_call *c, int rank, const void 
         recv[r] = coded_part_of(c, r, rank);
     }
     return ncclAlltoAllv(in, send, at, out, recv, at, t, m, s);
+}
+
+/* asks: 1 + a codec. */
+static inline bool coded_set(ncclComm_t m, int asks)
+{
+    return OK_OR_TELL(rcclxCommSetLowPrecision(m, asks > 1 ? rcclx_codecs[asks - 1]->name : "off", 1));
 }
 
 /* The operator as the call wants it; a premultiplier is to be destroyed. */

@@ -13,7 +13,8 @@ static const struct { const char *name; int nprocs, nthreads; } places[] = {
 };
 static const int    chunks[] = { 4096, 32768, 262144 };
 static const size_t counts_of[] = { 0, 1, 2, 3, 31, 32, 33, 127, 128, 129, 257, 511, 512, 513, 1000, 4097, 20000, 65537, 300001 };
-enum { NPLACES = sizeof places / sizeof *places, NCHUNKS = sizeof chunks / sizeof *chunks, NCOUNTS = sizeof counts_of / sizeof *counts_of };
+enum { NPLACES = sizeof places / sizeof *places, NCHUNKS = sizeof chunks / sizeof *chunks,
+       NCOUNTS = sizeof counts_of / sizeof *counts_of };
 
 typedef enum { BY_ENVIRONMENT, BY_COMM, BY_CALL, NWAYS_TO_ASK } asking;
 static const char *const asking_names[NWAYS_TO_ASK] = { "the environment", "the communicator", "the call" };
@@ -44,17 +45,10 @@ static int roll(int below)
 
 /* ---- the calls of a team */
 
-static bool has_codec(const coded_call *c)
-{
-    const unsigned none = 1u << RCCLX_REDUCE_TO | 1u << RCCLX_GATHER | 1u << RCCLX_SCATTER;
-
-    return !(none >> c->kind & 1) && rcclx_codec_takes(c->type) && (c->op == RCCLX_SUM || c->op == RCCLX_AVG || c->op == RCCLX_COPY);
-}
-
 /* false: such a call cannot ask. */
 static bool draw_codec(call *a, const sample *s)
 {
-    const bool can = has_codec(&a->c), mute = a->c.kind == RCCLX_ALL_TO_ALLV || a->c.kind == RCCLX_SEND;
+    const bool can = coded_may(&a->c), mute = a->c.kind == RCCLX_ALL_TO_ALLV || a->c.kind == RCCLX_SEND;
 
     if (s->by == BY_CALL && can && mute)
         return false;
@@ -94,7 +88,7 @@ static void draw_calls(sample *s)
         for (int t = 0; t < 5; t++)
             for (int op = 0; op <= RCCLX_COPY; op++) {
                 const coded_call c = { .kind = (rcclx_kind)k, .type = types[t], .op = (rcclx_redop)op };
-                if ((op == RCCLX_COPY) != rcclx_kind_reduces(c.kind) && (has_codec(&c) || !roll(4)))
+                if ((op == RCCLX_COPY) != rcclx_kind_reduces(c.kind) && (coded_may(&c) || !roll(4)))
                     draw_call(s, c.kind, c.type, c.op);
             }
     for (int k = s->ncalls - 1; k > 0; k--) {
@@ -135,7 +129,7 @@ static bool issue(const conform_worker *w, int i, const call *a, const rank_buff
     const ncclDataType_t t = (ncclDataType_t)c.type;
     const cudaStream_t   s = rb->stream[a->stream];
 
-    if (by == BY_COMM && !OK_OR_TELL(rcclxCommSetLowPrecision(w->comm[i], a->asks > 1 ? rcclx_codecs[a->asks - 1]->name : "off", 1)))
+    if (by == BY_COMM && !coded_set(w->comm[i], a->asks))
         return false;
     if (c.kind != RCCLX_SEND)
         return OK_OR_TELL(coded_post(&c, w->rank[i], b->in, b->out, b->op, by == BY_CALL ? a->asks : 0, w->comm[i], s));
@@ -148,7 +142,8 @@ static void prepare(const conform_worker *w, int i, const call *a, rank_buffers 
     char        *at = rb->region[a->memory ^ (w->rank[i] & 1)] + (size_t)slot * REGION;
     const size_t off = CONFORM_GUARD + (size_t)a->offset * rcclx_type_size(a->c.type);
 
-    coded_lay_out(&rb->b[slot], &a->c, w->rank[i], a->in_place, at + off, at + REGION / 2 + (a->c.seed & 64 ? off : CONFORM_GUARD));
+    coded_lay_out(&rb->b[slot], &a->c, w->rank[i], a->in_place, at + off,
+                  at + REGION / 2 + (a->c.seed & 64 ? off : CONFORM_GUARD));
     coded_prepare(&rb->b[slot], &a->c, w->rank[i]);
     rb->b[slot].op = coded_op(&a->c, w->rank[i], w->comm[i]);
 }
@@ -167,8 +162,9 @@ static bool verify(const conform_worker *w, const sample *s, const call *a, cons
         coded_op_end(rb[i].b[slot].op, w->comm[i]);
     }
     if (!ok)
-        check_say("# call %d%s, %d elements off, stream %d; %s asks, chunks of %d, CMA %d, %s\n", index, a->in_place ? ", in place" : "",
-                  a->offset, a->stream, asking_names[s->by], chunks[s->chunk], s->cma, places[s->place].name);
+        check_say("# call %d%s, %d elements off, stream %d; %s asks, chunks of %d, CMA %d, %s\n", index,
+                  a->in_place ? ", in place" : "", a->offset, a->stream, asking_names[s->by], chunks[s->chunk], s->cma,
+                  places[s->place].name);
     free(want);
     return ok;
 }
@@ -203,7 +199,8 @@ static void work(conform_worker *w)
 
     for (int i = 0; i < w->nmine; i++) {
         rb[i].region[0] = malloc((size_t)GROUP * REGION);
-        ok = CHECK(rb[i].region[0], "no memory") && OK_OR_TELL(ncclMemAlloc((void **)&rb[i].region[1], (size_t)GROUP * REGION)) && ok;
+        ok = CHECK(rb[i].region[0], "no memory") && ok;
+        ok = OK_OR_TELL(ncclMemAlloc((void **)&rb[i].region[1], (size_t)GROUP * REGION)) && ok;
         for (int x = 1; x < STREAMS; x++)
             ok = OK_OR_TELL(rcclxStreamCreate(&rb[i].stream[x])) && ok;
     }
@@ -226,10 +223,10 @@ static void same_bits(const conform_team *t, const sample *s)
 
 static void run_sample(sample *s)
 {
-    conform_team t = { .n = s->n, .nprocs = places[s->place].nprocs, .nthreads = places[s->place].nthreads, .work = work, .arg = s };
+    const int    most = places[s->place].nthreads;
+    conform_team t = { .n = s->n, .nprocs = places[s->place].nprocs, .nthreads = most < s->n ? most : s->n, .work = work,
+                       .arg = s };
 
-    if (t.nthreads > t.n)
-        t.nthreads = t.n;
     snprintf(t.env[0], sizeof t.env[0], "RCCLX_CMA=%s", s->cma ? "auto" : "0");
     snprintf(t.env[1], sizeof t.env[1], "RCCLX_CHUNK_BYTES=%d", chunks[s->chunk]);
     if (s->by == BY_ENVIRONMENT) {

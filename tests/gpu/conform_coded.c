@@ -25,7 +25,8 @@ static const struct { int n, ndevices, place; } teams_of[] = {
     { 2, 1, THREADS }, { 5, 2, THREADS }, { 3, 1, ONE },     { 8, 2, ONE },
     { 16, 8, ONE },    { 12, 4, THREADS },
 };
-static const char *const ways[] = { "RCCLX_ALGO=", "NCCL_PROTO=LL", "NCCL_P2P_DISABLE=1", "RCCLX_ALGO=direct", "RCCLX_ALGO=staged" };
+static const char *const ways[] = { "RCCLX_ALGO=", "NCCL_PROTO=LL", "NCCL_P2P_DISABLE=1", "RCCLX_ALGO=direct",
+                                    "RCCLX_ALGO=staged" };
 static const char *const lanes[] = { "RCCLX_GPU_LANES=0", "RCCLX_GPU_LANES=1", "RCCLX_GPU_LANES=3", "RCCLX_GPU_LANES=8" };
 static const char *const starts[] = { "RCCLX_SEQ_START=0", "RCCLX_SEQ_START=2147483640", "RCCLX_SEQ_START=4294967290" };
 static const size_t counts_of[] = { 0, 1, 2, 3, 31, 32, 33, 127, 128, 129, 257, 1000, 4097, 65537 };
@@ -85,14 +86,6 @@ static void put(deck *d, int card)
 
 static deck what, others, shape, teams;
 
-static bool has_codec(rcclx_kind k, rcclx_type t, rcclx_redop op)
-{
-    const unsigned kinds = 1u << RCCLX_ALL_REDUCE | 1u << RCCLX_REDUCE_SCATTER | 1u << RCCLX_ALL_GATHER | 1u << RCCLX_ALL_TO_ALL |
-                           1u << RCCLX_BROADCAST;
-
-    return kinds >> k & 1 && rcclx_codec_takes(t) && (op == RCCLX_SUM || op == RCCLX_AVG || op == RCCLX_COPY);
-}
-
 static void make_decks(void)
 {
     static const rcclx_type types[] = { RCCLX_F32, RCCLX_BF16, RCCLX_F16, RCCLX_I32, RCCLX_F64 };
@@ -100,8 +93,10 @@ static void make_decks(void)
     for (int k = 0; k < RCCLX_COLL_COUNT; k++)
         for (int t = 0; t < 5; t++)
             for (int op = 0; op <= RCCLX_COPY; op++)
-                if ((op == RCCLX_COPY) != rcclx_kind_reduces((rcclx_kind)k) && k != RCCLX_ALL_TO_ALLV)
-                    put(has_codec((rcclx_kind)k, types[t], (rcclx_redop)op) ? &what : &others, (k * 16 + (int)types[t]) * 16 + op);
+                if ((op == RCCLX_COPY) != rcclx_kind_reduces((rcclx_kind)k) && k != RCCLX_ALL_TO_ALLV) {
+                    const coded_call c = { .kind = (rcclx_kind)k, .type = types[t], .op = (rcclx_redop)op };
+                    put(coded_may(&c) ? &what : &others, (k * 16 + (int)types[t]) * 16 + op);
+                }
     for (size_t c = 0; c < sizeof counts_of / sizeof *counts_of; c++)
         for (int i = 0; i < 2 * BUFFERS; i++)
             for (int often = 0; often < weights[c]; often++)
@@ -113,7 +108,7 @@ static void make_decks(void)
 /* What a call says and what the team's settings make of it. */
 static void draw_codec(call *a, const sample *s)
 {
-    const bool can = has_codec(a->c.kind, a->c.type, a->c.op);
+    const bool can = coded_may(&a->c);
 
     a->asks = s->by == BY_ENVIRONMENT ? 0 : 1 + gpu_roll(&gpu_seed_state, 4) % RCCLX_CODEC_COUNT;
     if (s->by == BY_CALL && !can)
@@ -134,7 +129,8 @@ static void draw_call(call *a, const sample *s, const group *g)
     const int w = draw(gpu_roll(dice, 6) ? &what : &others), x = draw(&shape), n = teams_of[s->team].n;
 
     a->c = (coded_call){ .kind = (rcclx_kind)(w / 256), .type = (rcclx_type)(w / 16 % 16), .op = (rcclx_redop)(w % 16), .n = n,
-                         .root = gpu_roll(dice, n), .count = counts_of[x / 16], .seed = conform_mix(*dice), .algo = "relay_staged" };
+                         .root = gpu_roll(dice, n), .count = counts_of[x / 16], .algo = "relay_staged" };
+    a->c.seed = conform_mix(*dice);
     a->in_place = x % 16 % 2;
     a->buffer = (buffers)(x % 16 / 2);
     a->offset = (int[]){ 0, 0, 1, 3 }[gpu_roll(dice, 4)];
@@ -192,7 +188,7 @@ static bool issue(const gpu_worker *w, int i, const rank_buffers *rb, int k, con
 {
     const coded_buffers *b = &rb->b[k];
 
-    if (by == BY_COMM && !OK_OR_TELL(rcclxCommSetLowPrecision(w->comm[i], a->asks > 1 ? rcclx_codecs[a->asks - 1]->name : "off", 1)))
+    if (by == BY_COMM && !coded_set(w->comm[i], a->asks))
         return false;
     return OK_OR_TELL(coded_post(&a->c, w->rank[i], there(rb, b->in, k), there(rb, b->out, k), b->op, by == BY_CALL ? a->asks : 0,
                                  w->comm[i], rb->stream[a->stream]));
@@ -310,8 +306,8 @@ static void same_bits(const gpu_team *t, const sample *s)
         if (i % CALLS >= g->ncalls || coded_differs(&g->calls[i % CALLS].c))
             continue;
         for (int r = 1; r < t->n; r++)
-            CHECK(t->shared->hash[i][r] == t->shared->hash[i][0], "group %d, call %d: rank %d has other bits than rank 0", i / CALLS,
-                  i % CALLS, r);
+            CHECK(t->shared->hash[i][r] == t->shared->hash[i][0], "group %d, call %d: rank %d has other bits than rank 0",
+                  i / CALLS, i % CALLS, r);
     }
 }
 
@@ -421,8 +417,8 @@ static bool all_post(const gpu_worker *w, const trio *t, const coded_call *c, in
 
     gpu_open(w);
     for (int i = 0; i < w->nmine; i++)
-        ok = OK_OR_TELL(coded_post(c, w->rank[i], t[i].at[from], t[i].at[to], (ncclRedOp_t)(c->op % RCCLX_PREMUL), ask, w->comm[i],
-                                   other ? t[i].other : w->stream[i])) && ok;
+        ok = OK_OR_TELL(coded_post(c, w->rank[i], t[i].at[from], t[i].at[to], coded_op(c, w->rank[i], w->comm[i]), ask,
+                                   w->comm[i], other ? t[i].other : w->stream[i])) && ok;
     return gpu_close(w) && ok;
 }
 

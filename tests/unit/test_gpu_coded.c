@@ -22,8 +22,8 @@ static void differs(const char *what, int c, rcclx_type t, uint64_t from, uint32
     if (got == want)
         return;
     if (wrong++ < 5)
-        printf("# %s, %s %s: %#llx by scale %#x gives %#llx, not %#llx\n", what, c ? rcclx_codecs[c]->name : "", rcclx_type_name(t),
-               (unsigned long long)from, scale, (unsigned long long)got, (unsigned long long)want);
+        printf("# %s, %s %s: %#llx by scale %#x gives %#llx, not %#llx\n", what, c ? rcclx_codecs[c]->name : "",
+               rcclx_type_name(t), (unsigned long long)from, scale, (unsigned long long)got, (unsigned long long)want);
 }
 
 static void report(const char *what)
@@ -123,7 +123,8 @@ static void test_places(void)
         for (int i = 0; i < 4; i++) {
             const uint32_t code = word >> 8 * i & 0xff;
 
-            differs("a place of int8", RCCLX_CODEC_INT8, RCCLX_F32, word, 0, gp_f32_bits(f[i]), round32(RCCLX_F32, (float)(int8_t)code));
+            differs("a place of int8", RCCLX_CODEC_INT8, RCCLX_F32, word, 0, gp_f32_bits(f[i]),
+                    round32(RCCLX_F32, (float)(int8_t)code));
             differs("a place of fp8", RCCLX_CODEC_FP8, RCCLX_F32, word, 0, gp_f32_bits(g[i]),
                     round32(RCCLX_F32, (float)small_value(&small_e4m3, code & ~1u)));
         }
@@ -178,7 +179,8 @@ static void test_block(int c, rcclx_type t, int n)
         const uint32_t code = make_code(c, mine >> 15, t, x[i], inverse, i % 4);
 
         differs("a value", c, t, bits_get(in + (size_t)i * size, size), scale, code, wire[i]);
-        differs("and back", c, t, code, scale, narrowed(t, open_code(c, mine >> 15, t, code, s)), bits_get(back + (size_t)i * size, size));
+        differs("and back", c, t, code, scale, narrowed(t, open_code(c, mine >> 15, t, code, s)),
+                bits_get(back + (size_t)i * size, size));
     }
 }
 
@@ -255,8 +257,8 @@ static void fnuz_try(float x)
 static void test_fnuz_numbers(void)
 {
     for (int code = 0; code < 0x7e; code++) { /* every code, every tie, and what is next to them */
-        const float at = (float)small_value(&small_e4m3, (uint64_t)code), up = (float)small_value(&small_e4m3, (uint64_t)code + 1);
-        const float edge[2] = {at, (at + up) / 2};
+        const float at = (float)small_value(&small_e4m3, (uint64_t)code);
+        const float edge[2] = {at, (at + (float)small_value(&small_e4m3, (uint64_t)code + 1)) / 2};
 
         for (int k = 0; k < 2; k++) {
             fnuz_try(edge[k]);
@@ -270,7 +272,8 @@ static void test_fnuz_numbers(void)
 
 int main(void)
 {
-    static const uint32_t scales[] = {0x0080, 0x0081, 0x00ff, 0x0100, 0x3f80, 0x3f81, 0x3fff, 0x7b1c, 0x7b1d, 0x7c01, 0x7c02, 0x7fff};
+    static const uint32_t scales[] = {0x0080, 0x0081, 0x00ff, 0x0100, 0x3f80, 0x3f81, 0x3fff, 0x7b1c,
+                                      0x7b1d, 0x7c01, 0x7c02};
     char name[80];
 
     reference_init();
