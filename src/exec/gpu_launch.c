@@ -19,7 +19,7 @@ _Static_assert(sizeof(gp_small) == GP_SMALL_BYTES && sizeof(gp_large) == GP_LARG
 typedef struct {
     gp_large     args;
     size_t       used;
-    int          nworks, nlanes;
+    int          nworks, nlanes, nthreads;
     int          proto;  /* of all its plans */
     uint8_t      codec, type; /* likewise; low precision */
     rcclx_kernel kernel;
@@ -118,7 +118,7 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
         return RCCLX_OK;
     }
     for (int k = 0; k < r->nplans; k++)
-        if (!rcclx_ready_number(r, k, &g->picker.at, nbytes, size, nlanes, &w->plan[k]))
+        if (!rcclx_ready_number(r, k, rcclx_gpu_lanes_of(&g->picker, r, nlanes), nbytes, size, &w->plan[k]))
             return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s: %zu bytes are too many pieces to be staged; split the message, or "
                               "register its buffers (ncclCommRegister)", t->rank, rcclx_kind_name(op->kind), nbytes);
     return RCCLX_OK;
@@ -147,10 +147,11 @@ static rcclx_status flush(rcclx_team *t, batch *b)
     b->args.frame = g->frame;
     b->args.frame.nworks = (uint8_t)b->nworks;
     b->args.frame.nlanes = (uint16_t)b->nlanes;
+    b->args.frame.nthreads = (uint16_t)b->nthreads;
     b->args.frame.part = (uint32_t)(GP_WHOLE / (unsigned)b->nlanes);
     b->args.frame.part0 = (uint32_t)(GP_WHOLE - b->args.frame.part * ((unsigned)b->nlanes - 1));
     rcclx_gpu_fn fn = b->codec ? g->coded_kernel[b->codec][b->type] : g->kernel[b->kernel][b->proto];
-    const rcclx_status s = g->gpu->launch(fn, (unsigned)b->nlanes, g->frame.nthreads, b->stream, &b->args,
+    const rcclx_status s = g->gpu->launch(fn, (unsigned)b->nlanes, (unsigned)b->nthreads, b->stream, &b->args,
                                           b->proto == RCCLX_PROTO_SIMPLE ? sizeof(gp_large) : sizeof(gp_small));
     if (s == RCCLX_OK) {
         g->turn += (uint32_t)b->nworks;
@@ -175,10 +176,12 @@ static rcclx_status add(rcclx_team *t, batch *b, const rcclx_op *op)
     RCCLX_TRY(rcclx_gpu_pick(&g->picker, &wish, &r, &nlanes));
     const int proto = r->plan[0].shape.proto;
     const size_t room = proto == RCCLX_PROTO_SIMPLE ? sizeof(((gp_large *)0)->blob) : sizeof(((gp_small *)0)->blob);
-    if (b->nworks && (nlanes != b->nlanes || proto != b->proto || b->used + r->nbytes > room || b->nworks == UINT8_MAX ||
+    const int nthreads = rcclx_gpu_threads(&g->picker, r);
+    if (b->nworks && (nlanes != b->nlanes || nthreads != b->nthreads || proto != b->proto || b->used + r->nbytes > room || b->nworks == UINT8_MAX ||
                       op->codec != b->codec || (op->codec && op->type != b->type)))
         RCCLX_TRY(flush(t, b));
     b->proto = proto;
+    b->nthreads = nthreads;
     b->codec = op->codec;
     b->type = (uint8_t)op->type;
     RCCLX_TRY(fill(t, r, op, nlanes, (gp_work *)(void *)(b->args.blob + b->used)));

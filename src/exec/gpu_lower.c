@@ -311,15 +311,15 @@ static size_t piece_bytes(size_t most, size_t longest, int nlanes, size_t unit)
     return n < most ? n : most;
 }
 
-bool rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t nbytes, size_t size, int nlanes, gp_plan *to)
+bool rcclx_ready_number(const rcclx_ready *r, int k, rcclx_gpu_lanes lanes, size_t nbytes, size_t size, gp_plan *to)
 {
     const rcclx_plan *p = &r->plan[k].shape;
     const size_t longest = rcclx_ready_longest(r, k, nbytes), lines = (nbytes + LINE - 1) / LINE;
-    size_t slot = slot_bytes(p, at), piece = slot, npieces = 1;
+    size_t slot = lanes.stage / (p->nslots ? p->nslots : 1u) & ~(size_t)127, piece = slot, npieces = 1;
 
     if (p->pieced) {
         const bool coded = p->shape.coded;
-        piece = piece_bytes(coded ? rcclx_codec_fits(slot) * size : slot, longest, nlanes, coded ? CODED_UNIT * size : 128);
+        piece = piece_bytes(coded ? rcclx_codec_fits(slot) * size : slot, longest, lanes.nlanes, coded ? CODED_UNIT * size : 128);
         npieces = (longest + piece - 1) / piece;
         slot = coded ? slot : piece;
     }
@@ -390,7 +390,7 @@ void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_
     gp_plan *p = &w->plan[0];
     const range a = { f, w, slot_bytes(&r->plan[0].shape, &f->at), ll ? f->at.ll : f->at.ll128 };
 
-    rcclx_ready_number(r, 0, &f->at, nbytes, 1, 1, p);
+    rcclx_ready_number(r, 0, (rcclx_gpu_lanes){ 1, f->at.stage_bytes }, nbytes, 1, p);
     p->slot_bytes = ll ? f->at.ll_bytes : f->at.ll128_bytes;
     p->steps = sizeof(gp_work);
     gp_flagged *to = (gp_flagged *)(void *)(w + 1);

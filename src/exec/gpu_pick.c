@@ -227,6 +227,25 @@ rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, const rcclx_gpu_wish *wish, con
     return RCCLX_OK;
 }
 
+/* In low precision a wave's slots have to take some elements at least: with many ranks blocks have fewer waves. */
+int rcclx_gpu_threads(const rcclx_gpu_picker *p, const rcclx_ready *r)
+{
+    const rcclx_plan *plan = &r->plan[0].shape;
+    size_t n = (size_t)p->threads;
+
+    while (plan->shape.coded && plan->nslots && n > (size_t)p->wave &&
+           (n / (size_t)p->wave > GP_WAVES || !rcclx_codec_fits(p->at.stage_bytes / (n / (size_t)p->wave) / plan->nslots & ~(size_t)127)))
+        n /= 2;
+    return (int)n;
+}
+
+rcclx_gpu_lanes rcclx_gpu_lanes_of(const rcclx_gpu_picker *p, const rcclx_ready *r, int nblocks)
+{
+    const int nwaves = r->plan[0].shape.shape.coded ? rcclx_gpu_threads(p, r) / p->wave : 1;
+
+    return (rcclx_gpu_lanes){ nblocks * nwaves, p->at.stage_bytes / (size_t)nwaves & ~(size_t)127 };
+}
+
 void rcclx_gpu_picker_fini(rcclx_gpu_picker *p)
 {
     for (int k = 0; k < RCCLX_COLL_COUNT; k++)

@@ -175,6 +175,7 @@ rcclx_status rcclx_gpu_team_create(rcclx_team *t, const uint64_t token[2], doubl
     atomic_store(&me->started, g->start);
     atomic_store(&me->finished, g->start);
     RCCLX_TRY(g->gpu->info(g->device, &g->info));
+    g->picker.wave = g->info.wave;
     RCCLX_TRY(open_windows(t, token, timeout));
     RCCLX_TRY(enter(g, &v));
     rcclx_status s = make_memory(t);

@@ -60,9 +60,13 @@ size_t       rcclx_ready_longest(const rcclx_ready *r, int k, size_t nbytes);
 size_t       rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsigned line);
 /* Make the work of a flagged plan: its numbers, lengths and addresses. windows, at and rank are the frame's. */
 void         rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_work *w);
+/* The lanes of a launch. In low precision each of a block's waves is one. */
+typedef struct {
+    int    nlanes;
+    size_t stage;            /* bytes of staging of each */
+} rcclx_gpu_lanes;
 /* Fill plan k's numbers in; size: bytes of an element. false: too many pieces. */
-bool         rcclx_ready_number(const rcclx_ready *r, int k, const gp_layout *at, size_t nbytes, size_t size, int nlanes,
-                                gp_plan *p);
+bool         rcclx_ready_number(const rcclx_ready *r, int k, rcclx_gpu_lanes lanes, size_t nbytes, size_t size, gp_plan *p);
 
 /* --- gpu_pick.c: which plan, how many lanes ---------------------------------------------- */
 
@@ -70,6 +74,7 @@ enum { RCCLX_FORMS = 32 };
 
 typedef struct {
     int      nranks, rank, threads, lanes_most, lanes_least, lanes_cap;
+    int      wave;           /* threads of one */
     size_t   limit[3];       /* of a message, by protocol; agreed */
     unsigned protos, safe;   /* those allowed, and those that work here, a bit each */
     unsigned line;           /* bytes of a line of LL128 */
@@ -93,6 +98,9 @@ typedef struct {
 
 /* The choice depends on what all ranks know. */
 rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, const rcclx_gpu_wish *wish, const rcclx_ready **ready, int *nlanes);
+/* Threads of a block, and the lanes of so many blocks. */
+int          rcclx_gpu_threads(const rcclx_gpu_picker *p, const rcclx_ready *r);
+rcclx_gpu_lanes rcclx_gpu_lanes_of(const rcclx_gpu_picker *p, const rcclx_ready *r, int nblocks);
 void         rcclx_gpu_picker_fini(rcclx_gpu_picker *p);
 
 /* --- the team -------------------------------------------------------------------------------- */

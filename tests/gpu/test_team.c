@@ -184,7 +184,7 @@ TEST(blocks_of_kernels_are_blocks_of_plans)
         for (int again = 0; again < 200; again++) {
             const size_t c = dice(1ull << dice(31)), nblocks = r->plan[0].shape.nblocks;
             p = ((const gp_work *)(const void *)r->work)->plan[0];
-            REQUIRE(rcclx_ready_number(r, 0, &at, c * size, size, 1 + (int)dice(32), &p), "too many pieces");
+            REQUIRE(rcclx_ready_number(r, 0, (rcclx_gpu_lanes){ 1 + (int)dice(32), at.stage_bytes }, c * size, size, &p), "too many pieces");
             size_t longest = 0;
             for (size_t b = 0; b < nblocks; b++) {
                 size_t begin, length;
@@ -206,7 +206,7 @@ TEST(blocks_of_kernels_are_blocks_of_plans)
 static void start_picker(rcclx_gpu_picker *p, int nranks, int rank, const char *forced)
 {
     *p = (rcclx_gpu_picker){
-        .nranks = nranks, .rank = rank, .threads = 512, .lanes_most = 64, .lanes_least = 1, .protos = 7, .safe = 7, .line = 128,
+        .nranks = nranks, .rank = rank, .threads = 512, .wave = 32, .lanes_most = 64, .lanes_least = 1, .protos = 7, .safe = 7, .line = 128,
         .reach = true, .forced = forced, .at = gp_layout_make(nranks),
     };
     rcclx_gpu_picker_start(p);
@@ -257,7 +257,7 @@ static const char *choice(int n, const char *forced, unsigned protos, rcclx_kind
     int nlanes;
 
     start_picker(&p, n, 0, forced);
-    p = (rcclx_gpu_picker){ .nranks = n, .threads = 512, .lanes_most = 64, .lanes_least = 1, .protos = protos, .safe = 7,
+    p = (rcclx_gpu_picker){ .nranks = n, .threads = 512, .wave = 32, .lanes_most = 64, .lanes_least = 1, .protos = protos, .safe = 7,
                             .line = 128, .forced = forced, .at = p.at };
     rcclx_gpu_picker_start(&p);
     const char *name = rcclx_gpu_pick(&p, &(rcclx_gpu_wish){ .kind = kind, .nbytes = nbytes }, &r, &nlanes) == RCCLX_OK ? r->plan[0].algo->name : "none";
@@ -313,7 +313,7 @@ TEST(pieces_are_dealt_evenly)
         REQUIRE(rcclx_ready_make(&r, &s, relay, behind) == RCCLX_OK, "%s", rcclx_last_error());
         for (int k = 0; k < 2; k++) {
             gp_plan p = ((const gp_work *)(const void *)r->work)->plan[k];
-            REQUIRE(rcclx_ready_number(r, k, &at, nbytes, 1, nlanes, &p), "too many pieces");
+            REQUIRE(rcclx_ready_number(r, k, (rcclx_gpu_lanes){ nlanes, at.stage_bytes }, nbytes, 1, &p), "too many pieces");
             const size_t most = at.stage_bytes / p.nslots & ~(size_t)127, each = p.block_bytes / (size_t)nlanes + 1;
             const size_t turns = (p.npieces + (size_t)nlanes - 1) / (size_t)nlanes;
             CHECK(p.slot_bytes <= most, "%u of %zu bytes", p.slot_bytes, most);

@@ -523,9 +523,9 @@ GP_DEV void gp_coded_block(const gp_ctx *c, const gp_step *s, uint32_t piece, ui
     const gp_span span = gp_move_begin(c, s, piece, b);
     const gp_coded_piece p = gp_coded_open(c, s, (uint32_t)span.end / (uint32_t)gp_type_bytes(type));
     const uint32_t tile = (uint32_t)gp_coded_count(type) * GP_WAVE * (uint32_t)gp_coded_each(type);
-    const uint32_t stride = c->nthreads / GP_WAVE * tile, lane = gp_lane() * (uint32_t)gp_coded_each(type);
+    const uint32_t stride = tile, lane = gp_lane() * (uint32_t)gp_coded_each(type);
     const uint32_t whole = p.aligned ? p.count / tile * tile : 0;
-    uint32_t first = gp_tid() / GP_WAVE * tile;
+    uint32_t first = 0;
 
     GP_NO_UNROLL
     while (first < whole) {

@@ -19,8 +19,8 @@
  *
  *   where       gp_tid gp_bid gp_lane, GP_WAVE lanes a wave, GP_LINE bytes a line
  *   meet        gp_sync, gp_sync_publish (then thread 0 may raise a flag for what all
- *               threads of the block stored), gp_ballot, gp_shuffle (another lane's word):
- *               all lanes of the wave
+ *               threads of the block stored); all lanes of a wave: gp_wave_sync,
+ *               gp_wave_publish, gp_ballot, gp_shuffle (another lane's word)
  *   move        gp_ld16 gp_st16 gp_ld8 .. gp_st1: plain, global, naturally aligned;
  *               _nt: streaming
  *   16 bytes    gp_v4: gp_get(v, i), gp_set(&v, i, x), gp_v4_make(a, b, c, d)
@@ -93,6 +93,8 @@ GP_DEV uint32_t gp_tid(void) { return threadIdx.x; }
 GP_DEV uint32_t gp_bid(void) { return blockIdx.x; }
 GP_DEV void gp_sync(void) { __syncthreads(); }
 GP_DEV void gp_sync_publish(void) { __syncthreads(); }
+GP_DEV void gp_wave_sync(void) { __syncwarp(); }
+GP_DEV void gp_wave_publish(void) { __syncwarp(); }
 GP_DEV uint64_t gp_ballot(int pred) { return __ballot_sync(~0u, pred); }
 GP_DEV uint32_t gp_shuffle(uint32_t x, uint32_t lane) { return __shfl_sync(~0u, x, (int)lane); }
 
@@ -256,6 +258,20 @@ GP_DEV void gp_sync_publish(void)
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
+/* A wave's lanes are in step; what they share has to have got there. */
+GP_DEV void gp_wave_sync(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+
+GP_DEV void gp_wave_publish(void)
+{
+    __builtin_amdgcn_s_waitcnt(0);
+    gp_wave_sync();
+}
+
 GP_DEV gp_v4 gp_ld16(const void *p) { return *(const GP_GLOBAL gp_v4 *)p; }
 GP_DEV gp_v4 gp_ld16_nt(const void *p) { return __builtin_nontemporal_load((const GP_GLOBAL gp_v4 *)p); }
 GP_DEV void gp_st16(void *p, gp_v4 v) { *(GP_GLOBAL gp_v4 *)p = v; }
@@ -415,6 +431,8 @@ GP_DEV uint32_t gp_tid(void) { return gp_emu_tid(); }
 GP_DEV uint32_t gp_bid(void) { return gp_emu_bid(); }
 GP_DEV void gp_sync(void) { gp_emu_sync(); }
 GP_DEV void gp_sync_publish(void) { gp_emu_sync(); }
+GP_DEV void gp_wave_sync(void) { gp_emu_wave_sync(); }
+GP_DEV void gp_wave_publish(void) { gp_emu_wave_sync(); }
 GP_DEV uint64_t gp_ballot(int pred) { return gp_emu_ballot(pred); }
 GP_DEV uint32_t gp_shuffle(uint32_t x, uint32_t lane) { return gp_emu_shuffle(x, lane); }
 GP_DEV uint64_t gp_ticks(void) { return gp_emu_ticks(); }

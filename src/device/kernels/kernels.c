@@ -25,8 +25,8 @@ KERNEL(any, GP_ANY, GP_OP_COPY)
 #define CODED(codec, type)                                               \
     GP_KERNEL(gp_##codec##_##type, gp_large)                             \
     {                                                                    \
-        GP_SHARED(gp_shared, sh);                                        \
-        gp_run(&args->frame, args->blob, sh, GP_SIMPLE, CODEC_##codec, TYPE_##type, GP_OP_SUM); \
+        GP_SHARED(gp_waves, sh);                                         \
+        gp_run(&args->frame, args->blob, sh->wave, GP_SIMPLE, CODEC_##codec, TYPE_##type, GP_OP_SUM); \
     }
 enum { CODEC_fp8 = GP_CODEC_FP8, CODEC_int8 = GP_CODEC_INT8, TYPE_f32 = GP_F32, TYPE_bf16 = GP_BF16, TYPE_f16 = GP_F16 };
 GP_CODED_KERNEL_LIST(CODED)

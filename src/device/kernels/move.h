@@ -17,7 +17,7 @@
 GP_DEV char *gp_simple_at(const gp_ctx *c, const gp_ref *ref, uint32_t block, uint64_t offset)
 {
     if (ref->buf == GP_SCRATCH)
-        return gp_window(c, ref->rank) + c->f->at.stage + c->lane * c->f->at.stage_bytes + block * c->p->slot_bytes;
+        return gp_window(c, ref->rank) + c->f->at.stage + c->lane * c->stage + block * c->p->slot_bytes;
     const uint64_t base = ref->rank != c->f->rank ? (ref->buf == GP_IN ? c->sh->in : c->sh->out)[ref->rank]
                           : ref->buf == GP_IN     ? c->w->in
                                                   : c->w->out;
@@ -29,16 +29,16 @@ GP_DEV void gp_move_aim(const gp_ctx *c, const gp_step *s, uint32_t block, uint6
 {
     const gp_ref *refs = c->refs + s->first;
 
-    gp_sync();
+    gp_lane_sync(c);
     GP_NO_UNROLL
-    for (uint32_t k = gp_tid(); k < (uint32_t)s->nsrc + s->ndst; k += c->nthreads) {
+    for (uint32_t k = c->tid; k < (uint32_t)s->nsrc + s->ndst; k += c->nthreads) {
         const uint64_t at = (uint64_t)(uintptr_t)gp_simple_at(c, &refs[k], refs[k].block + block, offset);
         if (k < s->nsrc)
             c->sh->src[k] = at;
         else
             c->sh->dst[k - s->nsrc] = at;
     }
-    gp_sync();
+    gp_lane_sync(c);
 }
 
 GP_DEV int gp_all_aligned(const gp_ctx *c, const gp_step *s)
@@ -94,7 +94,7 @@ GP_DEV void gp_move_fast(const gp_ctx *c, const gp_step *s, gp_span span, const 
     for (uint64_t tile = span.first; tile < whole; tile += span.stride)
         GP_NO_UNROLL
         for (int part = 0; part < GP_ROWS; part += U) {
-            const uint64_t at = tile + part * row + gp_tid() * 16;
+            const uint64_t at = tile + part * row + c->tid * 16;
             gp_v4 v[4][8];
             GP_UNROLL
             for (int u = 0; u < U; u++)

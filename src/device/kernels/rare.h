@@ -30,7 +30,7 @@ GP_DEV gp_item gp_item_of(const gp_ctx *c, uint32_t proto, const gp_span *span, 
         it.l.data = it.unit * GP_LL_DATA;
     } else {
         const uint64_t row = round % GP_ROWS;
-        it.l.data = span->first + round / GP_ROWS * span->stride + (row * c->nthreads + gp_tid()) * 16;
+        it.l.data = span->first + round / GP_ROWS * span->stride + (row * c->nthreads + c->tid) * 16;
     }
     it.l.slot = 0;
     it.l.is_flag = 0;

@@ -2,7 +2,8 @@
 #define RCCLX_DEVICE_KERNELS_RUN_H
 
 /* The step interpreter of a GPU: a block is a lane, and carries out the steps of
- * each work (work.h), all its threads together.
+ * each work (work.h), all its threads together. In low precision a wave is: while one
+ * waits, for its stores or for a peer, the block's others have something to do.
  *
  *   begin     lane 0 pushes this rank's header to all peers: signature, where my buffers are
  *   meet      plans that look into peers' buffers, or through staging, first read all
@@ -28,6 +29,9 @@ typedef struct {
     uint32_t failed, staged, since_ms, pad;
 } gp_shared;
 
+/* In low precision, of each wave. */
+typedef struct { gp_shared wave[GP_THREADS / GP_WAVE]; } gp_waves;
+
 /* Where a thread is. All but `spins` is the same in all threads of the block. */
 typedef struct {
     const gp_frame *f;
@@ -36,13 +40,32 @@ typedef struct {
     const gp_step  *steps;
     const gp_ref   *refs;
     gp_shared      *sh;
-    uint32_t        turn, lane, nlanes, nthreads;
+    uint32_t        turn, lane, nlanes, nthreads, tid; /* threads of a lane, and which one this is */
+    uint32_t        stage;       /* bytes of staging of a lane */
+    int             wave;        /* constant: a lane is a wave, not a block */
     uint32_t        f0, f1, set; /* flagged: of this turn */
     uint32_t        spins;
 } gp_ctx;
 
 /* What a kernel's reductions are: a type's number, or one of these. */
 enum { GP_ANY = -1 /* as the work says */, GP_COPIES = -2 /* there are none */ };
+
+/* All threads of the lane. */
+GP_DEV void gp_lane_sync(const gp_ctx *c)
+{
+    if (c->wave)
+        gp_wave_sync();
+    else
+        gp_sync();
+}
+
+GP_DEV void gp_lane_publish(const gp_ctx *c)
+{
+    if (c->wave)
+        gp_wave_publish();
+    else
+        gp_sync_publish();
+}
 
 GP_DEV gp_state *gp_state_of(const gp_ctx *c)
 {
@@ -161,10 +184,10 @@ GP_DEV void gp_announce(gp_ctx *c)
     const uint64_t said[4] = { c->w->sig, c->w->in_token, c->w->out_token, c->w->scalar };
     const uint32_t flag = GP_FLAG(c->turn);
 
-    if (gp_tid() == c->nthreads - 1)
+    if (c->tid == c->nthreads - 1)
         gp_word_poke(&gp_state_of(c)->started, c->turn);
     GP_NO_UNROLL
-    for (uint32_t i = c->nthreads - 1 - gp_tid(); i < 4u * c->f->nranks; i += c->nthreads) {
+    for (uint32_t i = c->nthreads - 1 - c->tid; i < 4u * c->f->nranks; i += c->nthreads) {
         const uint32_t r = i / 4, unit = i % 4;
         const uint64_t x = unit < 2 ? (unit ? said[1] : said[0]) : unit == 2 ? said[2] : said[3];
         uint64_t old;
@@ -191,13 +214,13 @@ GP_DEV int gp_meet(gp_ctx *c)
 {
     gp_shared *sh = c->sh;
 
-    if (gp_tid() == 0)
+    if (c->tid == 0)
         sh->staged = 0;
-    gp_sync();
+    gp_lane_sync(c);
     if (gp_shared_peek(&sh->failed))
         return 0;
     GP_NO_UNROLL
-    for (uint32_t i = gp_tid(); i < 4u * c->f->nranks; i += c->nthreads) {
+    for (uint32_t i = c->tid; i < 4u * c->f->nranks; i += c->nthreads) {
         const uint32_t r = i / 4, unit = i % 4;
         uint64_t x = unit == 0 ? c->w->sig : unit == 1 ? c->w->in_token : unit == 2 ? c->w->out_token : c->w->scalar;
         if (r != c->f->rank && !gp_header_wait(c, r, c->turn, unit, &x))
@@ -217,7 +240,7 @@ GP_DEV int gp_meet(gp_ctx *c)
         if (!x || !at)
             gp_shared_poke(&sh->staged, 1);
     }
-    gp_sync();
+    gp_lane_sync(c);
     return !gp_shared_peek(&sh->failed);
 }
 
@@ -226,11 +249,11 @@ GP_DEV int gp_meet(gp_ctx *c)
 /* A credit says that slots were read: whoever stores what was read has read it, and need not wait for the stores. */
 GP_DEV void gp_signal(const gp_ctx *c, const gp_step *s, uint32_t piece)
 {
-    const uint32_t r = gp_tid();
+    const uint32_t r = c->tid;
     const int credit = s->lag && piece + c->nlanes < c->p->npieces;
     uint64_t *at = (uint64_t *)(void *)(gp_window(c, r < c->f->nranks ? r : 0) + c->f->at.counters + c->lane * 128) + c->f->rank;
 
-    gp_sync_publish();
+    gp_lane_publish(c);
     if (r >= c->f->nranks || r == c->f->rank)
         return;
     if (credit)
@@ -241,8 +264,7 @@ GP_DEV void gp_signal(const gp_ctx *c, const gp_step *s, uint32_t piece)
 
 GP_DEV int gp_wait(gp_ctx *c, const gp_step *s, uint32_t piece)
 {
-    const uint32_t r = gp_tid();
-
+    const uint32_t r = c->tid;
     const int previous = s->lag == GP_LAG_PREVIOUS;
 
     if (s->phase == 0 /* headers are here */ || (previous && piece < c->nlanes) ||
@@ -255,7 +277,7 @@ GP_DEV int gp_wait(gp_ctx *c, const gp_step *s, uint32_t piece)
             if (gp_waits(c, r))
                 break;
     }
-    gp_sync();
+    gp_lane_sync(c);
     return !gp_shared_peek(&c->sh->failed);
 }
 
@@ -422,13 +444,13 @@ GP_DEV void gp_end_turn(const gp_ctx *c)
         return;
     if (c->f->nworks > 1) /* other lanes go on by it; else the end of the kernel orders all */
         gp_fence_system();
-    gp_add_relaxed(&gp_state_of(c)->progress, c->lane ? c->f->part : c->f->part0);
+    gp_add_relaxed(&gp_state_of(c)->progress, gp_bid() ? c->f->part : c->f->part0);
 }
 
 GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int codec, const int type, const int op)
 {
     if (c->w->credit)
-        gp_sync(); /* who waits looks at what thread 0 has set */
+        gp_lane_sync(c); /* who waits looks at what thread 0 has set */
     if (c->lane == 0 && !c->f->alone)
         gp_announce(c);
     gp_choose_plan(c, 0);
@@ -441,18 +463,36 @@ GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int codec, const int typ
     return proto == GP_SIMPLE ? gp_simple_steps(c, codec, type, op) : gp_flagged_steps(c, proto, type, op);
 }
 
+/* Lanes: a block, or a wave of it; `sh` is then an array. */
+GP_DEV gp_ctx gp_begin(const gp_frame *f, gp_shared *sh, const int wave)
+{
+    const uint32_t nwaves = f->nthreads / GP_WAVE;
+    gp_ctx c = { .f = f, .sh = sh, .lane = gp_bid(), .nlanes = f->nlanes, .nthreads = f->nthreads, .tid = gp_tid(),
+                 .stage = f->at.stage_bytes, .wave = wave };
+
+    if (!wave)
+        return c;
+    c.sh = sh + gp_tid() / GP_WAVE;
+    c.lane = gp_bid() * nwaves + gp_tid() / GP_WAVE;
+    c.nlanes = f->nlanes * nwaves;
+    c.nthreads = GP_WAVE;
+    c.tid = gp_lane();
+    c.stage = f->at.stage_bytes / nwaves / 128 * 128;
+    return c;
+}
+
 /* The kernel. Constants: the protocol of its plans; codec, type and op of its reductions. */
 GP_DEV void gp_run(const gp_frame *f, const unsigned char *blob, gp_shared *sh, const int proto, const int codec, const int type,
                    const int op)
 {
-    gp_ctx ctx = { .f = f, .sh = sh, .lane = gp_bid(), .nlanes = f->nlanes, .nthreads = f->nthreads };
+    gp_ctx ctx = gp_begin(f, sh, codec != GP_CODEC_NONE);
     gp_state *st = (gp_state *)(uintptr_t)f->state;
     uint32_t at = 0;
 
     ctx.turn = GP_TURN(gp_flag_peek(&st->progress));
-    if (gp_tid() == 0) { /* the others look after the first barrier */
-        sh->failed = gp_word_peek(&st->failed);
-        sh->since_ms = 0;
+    if (ctx.tid == 0) { /* the others look after the first barrier */
+        ctx.sh->failed = gp_word_peek(&st->failed);
+        ctx.sh->since_ms = 0;
     }
     GP_NO_UNROLL
     for (uint32_t i = 0; i < f->nworks; i++) {

@@ -8,7 +8,8 @@
  *            LL and LL128 slots, staging, pair FIFOs. Same layout on all ranks.
  *   state    device memory of a rank that nobody else sees.
  *   control  pinned host memory: the abort word, and what a kernel reports.
- *   lane     a thread block: block l of every rank talks to block l of the others.
+ *   lane     a thread block: block l of every rank talks to block l of the others. In low
+ *            precision a wave.
  *   turn     counts a communicator's collectives; lives in `state`, so that graphs replay.
  *   token    where a registered buffer is, as its owner says it to peers:
  *            (registration + 1) << 48 | offset; 0: not registered with all peers;
@@ -27,6 +28,7 @@
 enum {
     GP_RANKS = 16,          /* ranks that reach each other */
     GP_LANES = 64,          /* most thread blocks of a collective */
+    GP_WAVES = 16,          /* most waves of a block: lanes in low precision */
     GP_RING = 4,            /* headers a rank may be ahead */
     GP_REGS = 1024,         /* registrations of a rank at a time */
     GP_LL_DATA = 8, GP_LL_UNIT = 16,       /* bytes of data in a unit of LL, and the unit */
@@ -44,7 +46,7 @@ enum {
 /* Offsets in a window, bytes. gp_layout_make is the one budget table. */
 typedef struct {
     uint32_t headers;   /* [GP_RING][GP_RANKS] of 64 bytes: 4 LL units of gp_header */
-    uint32_t counters;  /* [GP_LANES] of 128 bytes: uint64_t of each rank */
+    uint32_t counters;  /* [GP_LANES * GP_WAVES] of 128 bytes: uint64_t of each rank */
     uint32_t pairs;     /* what send and receive use (pair.h) */
     uint32_t ll;        /* [2] of ll_bytes: by turn; cut in as many slots as the plan has */
     uint32_t ll128;     /* [2] of ll128_bytes */
