@@ -21,7 +21,7 @@
  * Its halves serve other collectives, too: reduce-scatter ends with the sums; all-gather,
  * all-to-all and broadcast are pushed once and taken. There a slot is filled again when its
  * owner has said that it has read it. In low precision slots hold codes, and this is the way
- * of every buffer.
+ * of every buffer; blocks are not halved, since there are lanes enough to fill the link.
  */
 #include "algo/parts.h"
 
@@ -31,12 +31,12 @@ enum { HALVES = 2 };
 
 typedef struct {
     rcclx_plan *p;
-    int n, me;
+    int n, me, halves;
 } relay;
 
-static int block_of(int rank, int half)
+static int block_of(const relay *w, int rank, int half)
 {
-    return HALVES * rank + half;
+    return w->halves * rank + half;
 }
 
 static int filled(int half) { return 1 + half; }
@@ -50,7 +50,7 @@ static void push(const relay *w, int half)
     for (int i = 1; i < w->n; i++) {
         const int to = (w->me + i) % w->n;
         rcclx_copy_step(w->p, RCCLX_PROTO_SIMPLE, 1);
-        rcclx_src(w->p, RCCLX_IN, w->me, block_of(to, half), true);
+        rcclx_src(w->p, RCCLX_IN, w->me, block_of(w, to, half), true);
         rcclx_dst(w->p, RCCLX_SCRATCH, to, slot_of(w, half, w->me));
     }
     rcclx_signal(w->p, filled(half));
@@ -62,25 +62,25 @@ static void open_sum(const relay *w, int half)
     rcclx_reduce_step(w->p, RCCLX_PROTO_SIMPLE, 1, true);
     for (int r = 0; r < w->n; r++)
         if (r == w->me)
-            rcclx_src(w->p, RCCLX_IN, r, block_of(r, half), true);
+            rcclx_src(w->p, RCCLX_IN, r, block_of(w, r, half), true);
         else
             rcclx_src(w->p, RCCLX_SCRATCH, w->me, slot_of(w, half, r), true);
 }
 
-static bool begin(relay *w, rcclx_plan *p, const rcclx_shape *s, const char *name, int nslots)
+static bool begin(relay *w, rcclx_plan *p, const rcclx_shape *s, const char *name, int phases)
 {
     const bool split = s->kind == RCCLX_ALL_REDUCE || s->kind == RCCLX_BROADCAST;
 
-    *w = (relay){ p, s->nranks, s->rank };
+    *w = (relay){ p, s->nranks, s->rank, s->coded ? 1 : HALVES };
     rcclx_plan_init(p, s, name, split ? RCCLX_CUT_SPLIT : RCCLX_CUT_EVEN,
-                    s->kind == RCCLX_BROADCAST ? HALVES : split ? HALVES * s->nranks : s->nranks);
+                    s->kind == RCCLX_BROADCAST ? w->halves : split ? w->halves * s->nranks : s->nranks);
     if (!split)
-        rcclx_plan_parts(p, HALVES);
+        rcclx_plan_parts(p, w->halves);
     if (s->nranks == 1) {
         rcclx_part_alone(p);
         return false;
     }
-    rcclx_part_slots(p, nslots * s->nranks); /* on every rank, whichever slots it names */
+    rcclx_part_slots(p, phases * w->halves * s->nranks); /* on every rank, whichever slots it names */
     rcclx_wait(p, RCCLX_ALL, 0, RCCLX_LAG_NONE);
     return true;
 }
@@ -89,19 +89,19 @@ static void build(rcclx_plan *p, const rcclx_shape *s)
 {
     relay w;
 
-    if (!begin(&w, p, s, "relay", HALVES))
+    if (!begin(&w, p, s, "relay", 1))
         return;
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w.halves; half++) {
         rcclx_wait(p, RCCLX_ALL, summed(half), RCCLX_LAG_PREVIOUS);
         push(&w, half);
     }
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w.halves; half++) {
         open_sum(&w, half);
         for (int i = 0; i < w.n; i++)
-            rcclx_dst(p, RCCLX_OUT, (w.me + i) % w.n, block_of(w.me, half));
+            rcclx_dst(p, RCCLX_OUT, (w.me + i) % w.n, block_of(&w, w.me, half));
         rcclx_signal_credit(p, summed(half));
     }
-    rcclx_wait(p, RCCLX_ALL, summed(HALVES - 1), RCCLX_LAG_END);
+    rcclx_wait(p, RCCLX_ALL, summed(w.halves - 1), RCCLX_LAG_END);
 }
 
 /* --- through scratch ------------------------------------------------------------ */
@@ -111,34 +111,34 @@ static void take(const relay *w, int half, int base)
 {
     for (int i = 1; i < w->n; i++) {
         const int from = (w->me + i) % w->n;
-        rcclx_part_copy(w->p, RCCLX_SCRATCH, w->me, base + from, RCCLX_OUT, block_of(from, half), 1);
+        rcclx_part_copy(w->p, RCCLX_SCRATCH, w->me, base + from, RCCLX_OUT, block_of(w, from, half), 1);
     }
 }
 
 static void all_reduce(const relay *w)
 {
-    for (int half = 0; half < HALVES; half++)
+    for (int half = 0; half < w->halves; half++)
         push(w, half);
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w->halves; half++) {
         open_sum(w, half);
-        rcclx_dst(w->p, RCCLX_OUT, w->me, block_of(w->me, half));
+        rcclx_dst(w->p, RCCLX_OUT, w->me, block_of(w, w->me, half));
         for (int i = 1; i < w->n; i++)
-            rcclx_dst(w->p, RCCLX_SCRATCH, (w->me + i) % w->n, slot_of(w, HALVES + half, w->me));
+            rcclx_dst(w->p, RCCLX_SCRATCH, (w->me + i) % w->n, slot_of(w, w->halves + half, w->me));
         rcclx_signal(w->p, summed(half));
     }
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w->halves; half++) {
         rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_NONE);
-        take(w, half, slot_of(w, HALVES + half, 0));
+        take(w, half, slot_of(w, w->halves + half, 0));
     }
 }
 
 static void reduce_scatter(const relay *w)
 {
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w->halves; half++) {
         rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_PREVIOUS);
         push(w, half);
     }
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w->halves; half++) {
         open_sum(w, half);
         rcclx_dst(w->p, RCCLX_OUT, w->me, half);
         rcclx_signal_credit(w->p, summed(half));
@@ -159,9 +159,9 @@ static void push_to_all(const relay *w, int half, int slot, int block)
 
 static void all_gather(const relay *w)
 {
-    for (int half = 0; half < HALVES; half++)
-        push_to_all(w, half, slot_of(w, half, w->me), block_of(w->me, half));
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w->halves; half++)
+        push_to_all(w, half, slot_of(w, half, w->me), block_of(w, w->me, half));
+    for (int half = 0; half < w->halves; half++) {
         rcclx_wait(w->p, RCCLX_ALL, filled(half), RCCLX_LAG_NONE);
         take(w, half, slot_of(w, half, 0));
         rcclx_signal_credit(w->p, summed(half));
@@ -170,13 +170,13 @@ static void all_gather(const relay *w)
 
 static void all_to_all(const relay *w)
 {
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w->halves; half++) {
         rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_PREVIOUS);
         push(w, half);
     }
-    for (int half = 0; half < HALVES; half++)
-        rcclx_part_copy(w->p, RCCLX_IN, w->me, block_of(w->me, half), RCCLX_OUT, block_of(w->me, half), 1);
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w->halves; half++)
+        rcclx_part_copy(w->p, RCCLX_IN, w->me, block_of(w, w->me, half), RCCLX_OUT, block_of(w, w->me, half), 1);
+    for (int half = 0; half < w->halves; half++) {
         rcclx_wait(w->p, RCCLX_ALL, filled(half), RCCLX_LAG_NONE);
         take(w, half, slot_of(w, half, 0));
         rcclx_signal_credit(w->p, summed(half));
@@ -185,7 +185,7 @@ static void all_to_all(const relay *w)
 
 static void broadcast(const relay *w, int root)
 {
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < w->halves; half++) {
         if (w->me == root) {
             push_to_all(w, half, half, half);
             continue;
@@ -200,7 +200,7 @@ static void build_staged(rcclx_plan *p, const rcclx_shape *s)
 {
     relay w;
 
-    if (!begin(&w, p, s, "relay_staged", s->kind == RCCLX_ALL_REDUCE ? 2 * HALVES : HALVES))
+    if (!begin(&w, p, s, "relay_staged", s->kind == RCCLX_ALL_REDUCE ? 2 : 1))
         return;
     switch (s->kind) {
     case RCCLX_ALL_REDUCE:     all_reduce(&w); break;

@@ -14,8 +14,8 @@
 
 const rcclx_limits *rcclx_codec_limits(rcclx_type t)
 {
-    static const rcclx_limits f32  = {0x7f800000, 0x7f000000, 0x7f7fffff};
-    static const rcclx_limits bf16 = {0x7f800000, 0x7f000000, 0x7f7f0000};
+    static const rcclx_limits f32  = {0x7f800000, 0x77000000, 0x7f7fffff};
+    static const rcclx_limits bf16 = {0x7f800000, 0x77000000, 0x7f7f0000};
     static const rcclx_limits f16  = {0x477ff000, 0x47000000, 0x477fe000}; /* 65520, 32768, 65504 */
 
     return t == RCCLX_F32 ? &f32 : t == RCCLX_BF16 ? &bf16 : &f16;

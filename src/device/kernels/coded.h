@@ -8,17 +8,15 @@
  *   block          32 elements: 8 lanes (f32) or 4 of a row
  *
  *   load    own elements, and of every slot the lane's codes and its block's scale
- *   add     in f32, in rank order; what a code stands for times its scale is exact, so that the
- *           fused multiply and add rounds as an addition does
+ *   add     in f32, in rank order; what a code stands for times its scale is exact
  *   scale   lanes of a block exchange maxima until each knows that of one row: two or four
  *           rows cost little more than one, and one division serves four rows
  *   store   codes into slots; into OUT what they stand for, or the sum
  *
- * A wave does a tile in one of two ways: `plain` tiles are whole, aligned and hold nothing that
- * wants care; what the next one needs is asked for before this one is worked on. All others go the
- * long way. There, lanes without elements go along, with zeros, since all lanes of a wave meet in
- * its shuffles. A block that holds Inf or NaN, or comes near the type's largest value, wants
- * care: it is done element by element, and its scale's sign tells readers to do so.
+ * Whole tiles of aligned operands go a short way, which has no instruction too many: the arithmetic,
+ * not the link, is what low precision waits for. All else goes the long way, element by element:
+ * the last tile, unaligned buffers, and blocks that hold Inf or NaN or come near the type's largest
+ * value; those blocks' scales have a sign, which tells readers to go the long way, too.
  *
  * Part of run.h. */
 
@@ -27,7 +25,7 @@ enum { GP_CODED_ROWS = 4, GP_CODED_BLOCK = 32, GP_CODED_ALIGN = 128 };
 GP_DEV int gp_coded_lanes(int type) { return type == GP_F32 ? 8 : 4; }    /* of a block */
 GP_DEV int gp_coded_each(int type) { return type == GP_F32 ? 4 : 8; }     /* elements of a lane in a row */
 GP_DEV int gp_coded_count(int type) { return type == GP_F32 ? 4 : 2; }    /* rows: 16 elements a lane */
-GP_DEV uint32_t gp_coded_near(int type) { return type == GP_F16 ? 0x47000000u : 0x7f000000u; } /* care from here on */
+GP_DEV uint32_t gp_coded_near(int type) { return type == GP_F16 ? 0x47000000u : 0x77000000u; } /* care from here on */
 GP_DEV uint32_t gp_coded_inf(int type) { return type == GP_F16 ? 0x477ff000u : 0x7f800000u; }  /* Inf from here on */
 GP_DEV float gp_coded_most(int type) { return gp_bits_f32(type == GP_F16 ? 0x477fe000u : type == GP_BF16 ? 0x7f7f0000u : 0x7f7fffffu); }
 
@@ -36,34 +34,35 @@ GP_DEV float gp_coded_top(int codec) { return codec == GP_CODEC_INT8 ? 126.0f : 
 GP_DEV float gp_coded_inverse(int codec) { return gp_bits_f32(codec == GP_CODEC_INT8 ? 0x3c020821u : 0x3b1d89d9u); }
 GP_DEV uint32_t gp_coded_limit(int codec) { return codec == GP_CODEC_INT8 ? 0x7c020000u : 0x7b1d0000u; }
 
-/* --- with care: what may be Inf, NaN, or too large ------------------------------------ */
+/* --- single codes. care: they may be Inf, NaN, or too large --------------------------- */
 
-GP_DEV float gp_care_value(const int codec, int type, uint32_t code, float scale)
+GP_DEV float gp_care_value(int codec, int type, uint32_t code, float scale, uint32_t care)
 {
     const float most = gp_coded_most(type);
     const uint32_t last = codec == GP_CODEC_INT8 ? 127 : 126;
     const uint32_t size = codec == GP_CODEC_INT8 && code & 0x80 ? 0x100 - code : codec == GP_CODEC_INT8 ? code : code & 0x7f;
-    float f[4];
+    float f[4], x;
 
-    if (size >= last)
+    if (care && size >= last)
         return gp_bits_f32(size > last ? 0x7fc00000u : 0x7f800000u | (code & 0x80) << 24);
-    if (codec == GP_CODEC_INT8)
-        gp_open_i8(code, f);
-    else
+    if (codec == GP_CODEC_INT8) {
+        x = gp_mul_f32((float)(int8_t)code, scale);
+    } else {
         gp_open_small_e4m3(code, f);
-    const float x = gp_mul_f32(f[0], scale);
-    return x > most ? most : x < -most ? -most : x;
+        x = gp_mul_f32(f[0], scale);
+    }
+    return !care ? x : x > most ? most : x < -most ? -most : x;
 }
 
-GP_DEV uint32_t gp_care_code(const int codec, int type, float x, float inverse)
+GP_DEV uint32_t gp_care_code(int codec, int type, float x, float inverse, uint32_t care)
 {
     const uint32_t bits = gp_f32_bits(x), size = bits & 0x7fffffffu, negative = bits >> 31;
     const float top = gp_coded_top(codec);
     float t[4];
 
-    if (size > 0x7f800000u)
+    if (care && size > 0x7f800000u)
         return codec == GP_CODEC_INT8 ? 0x80 : 0x7f;
-    if (size >= gp_coded_inf(type))
+    if (care && size >= gp_coded_inf(type))
         return codec == GP_CODEC_INT8 ? (negative ? 0x81 : 0x7f) : 0x7e | negative << 7;
     x = codec == GP_CODEC_INT8 ? gp_add_f32(gp_fma_f32(x, inverse, 12582912.0f), -12582912.0f) : gp_mul_f32(x, inverse);
     x = x > top ? top : x < -top ? -top : x;
@@ -73,92 +72,21 @@ GP_DEV uint32_t gp_care_code(const int codec, int type, float x, float inverse)
     return gp_pack_small_e4m3(t) & 0xff;
 }
 
-/* Four of them, as bits of f32. */
-GP_SLOW gp_v4 gp_care_values(int codec, int type, uint32_t word, float scale)
-{
-    gp_v4 v = gp_v4_make(0, 0, 0, 0);
+/* --- where a lane is ------------------------------------------------------------------- */
 
-    GP_UNROLL
-    for (int i = 0; i < 4; i++)
-        gp_set(&v, i, gp_f32_bits(gp_care_value(codec, type, word >> 8 * i & 0xff, scale)));
-    return v;
-}
-
-GP_SLOW uint32_t gp_care_word(int codec, int type, gp_v4 x, float inverse)
-{
-    uint32_t word = 0;
-
-    GP_UNROLL
-    for (int i = 0; i < 4; i++)
-        word |= gp_care_code(codec, type, gp_bits_f32(gp_get(x, i)), inverse) << 8 * i;
-    return word;
-}
-
-/* --- four at a time ------------------------------------------------------------------ */
-
-/* What a word of codes stands for. */
-GP_DEV void gp_coded_values(const int codec, uint32_t word, float scale, float f[4])
-{
-    if (codec == GP_CODEC_INT8)
-        gp_open_i8(word, f);
-    else
-        gp_open_small_e4m3(word, f);
-    GP_UNROLL
-    for (int i = 0; i < 4; i++)
-        f[i] = gp_mul_f32(f[i], scale);
-}
-
-GP_DEV uint32_t gp_coded_word(const int codec, const float x[4], float inverse)
-{
-    float t[4];
-    uint32_t q[4];
-
-    GP_UNROLL
-    for (int i = 0; i < 4; i++) {
-        t[i] = codec == GP_CODEC_INT8 ? gp_fma_f32(x[i], inverse, 12582912.0f) : gp_mul_f32(x[i], inverse);
-        q[i] = gp_f32_bits(t[i]);
-    }
-    return codec == GP_CODEC_INT8 ? gp_join_low(q) : gp_pack_small_e4m3(t);
-}
-
-/* The same, and if need be with care. */
-GP_DEV void gp_any_values(const int codec, const int type, uint32_t word, float scale, uint32_t care, float f[4])
-{
-    if (!care) {
-        gp_coded_values(codec, word, scale, f);
-        return;
-    }
-    const gp_v4 v = gp_care_values(codec, type, word, scale);
-    GP_UNROLL
-    for (int i = 0; i < 4; i++)
-        f[i] = gp_bits_f32(gp_get(v, i));
-}
-
-GP_DEV uint32_t gp_any_word(const int codec, const int type, const float x[4], float inverse, uint32_t care)
-{
-    if (!care)
-        return gp_coded_word(codec, x, inverse);
-    return gp_care_word(codec, type, gp_v4_make(gp_f32_bits(x[0]), gp_f32_bits(x[1]), gp_f32_bits(x[2]), gp_f32_bits(x[3])), inverse);
-}
-
-/* --- where a thread is ------------------------------------------------------------------ */
-
-/* A step's piece, alike in all threads; positions are elements of it. */
+/* A step's piece, alike in all threads of the wave; positions are elements of it. */
 typedef struct {
     const char *own;                 /* the source that is not a run; NULL: none */
-    uint32_t    before, runs;        /* runs among the sources: before it, in all */
+    char       *run_out, *out;       /* the first destination that is a run; the one that is not; NULL: none */
+    uint32_t    before, runs;        /* runs among the sources: before the own one, in all */
     uint32_t    scales;              /* where they begin in a run */
-    uint32_t    count;
-    int         divisor, aligned;    /* aligned: tiles may go the short way */
-    int         fills, gives;        /* there are runs, plain operands among the destinations */
+    uint32_t    count, nfills;       /* elements; runs among the destinations */
+    int         divisor, quick;      /* quick: whole tiles may go the short way */
 } gp_coded_piece;
 
 typedef struct { float x[GP_CODED_ROWS][8]; } gp_coded_rows;
 typedef struct { gp_v4 v[GP_CODED_ROWS]; } gp_coded_own;
 typedef struct { uint32_t word[GP_CODED_ROWS][2], wire[GP_CODED_ROWS]; } gp_coded_run;
-
-/* Element of row u for the lane whose element of row 0 is `at`. */
-GP_DEV uint32_t gp_coded_row(const int type, uint32_t at, int u) { return at + (uint32_t)u * GP_WAVE * (uint32_t)gp_coded_each(type); }
 
 /* The k-th source that is a run. */
 GP_DEV const char *gp_coded_source(const gp_ctx *c, const gp_coded_piece *p, uint32_t k)
@@ -166,136 +94,39 @@ GP_DEV const char *gp_coded_source(const gp_ctx *c, const gp_coded_piece *p, uin
     return gp_src(c, k + (p->own && k >= p->before));
 }
 
-/* --- loading. whole: all of it is there, and aligned -------------------------------------- */
-
-GP_DEV void gp_coded_load_run(const gp_coded_piece *p, const int type, const int whole, const char *run, uint32_t at, gp_coded_run *r)
+GP_DEV gp_coded_piece gp_coded_open(const gp_ctx *c, const gp_step *s, uint32_t count)
 {
-    GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++) {
-        const uint32_t e = gp_coded_row(type, at, u);
-        r->word[u][0] = r->word[u][1] = r->wire[u] = 0;
-        if (!whole && e >= p->count)
-            continue;
-        if (type == GP_F32) {
-            r->word[u][0] = gp_ld4(run + e);
-        } else {
-            const uint64_t both = gp_ld8(run + e);
-            r->word[u][0] = (uint32_t)both, r->word[u][1] = (uint32_t)(both >> 32);
-        }
-        r->wire[u] = gp_ld2(run + p->scales + e / GP_CODED_BLOCK * 2);
-    }
-}
+    const gp_ref *refs = c->refs + s->first;
+    gp_coded_piece p = { .count = count, .divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0 };
+    uint64_t bits = 0;
+    uint32_t plain = 0;
 
-GP_DEV void gp_coded_load_own(const gp_coded_piece *p, const int type, const int whole, uint32_t at, gp_coded_own *o)
-{
-    const uint32_t each = (uint32_t)gp_coded_each(type), size = 16 / each;
-
-    GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++) {
-        const uint32_t e = gp_coded_row(type, at, u);
-        o->v[u] = gp_v4_make(0, 0, 0, 0);
-        if (whole)
-            o->v[u] = gp_ld16_nt(p->own + e * size);
-        else if (e < p->count)
-            o->v[u] = gp_load16_odd(p->own + e * size, (int64_t)(p->count - e) * size);
-    }
-}
-
-/* --- adding ------------------------------------------------------------------------------------ */
-
-GP_DEV void gp_coded_add_own(const int type, const gp_coded_own *o, int first, gp_coded_rows *a)
-{
-    GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++) {
-        gp_acc acc;
-        gp_f32_open(&acc, type, GP_OP_SUM, o->v[u], 0, 0);
-        GP_UNROLL
-        for (int i = 0; i < gp_coded_each(type); i++)
-            a->x[u][i] = first ? acc.f[i] : gp_add_f32(a->x[u][i], acc.f[i]);
-    }
-}
-
-GP_DEV void gp_coded_add_run(const int codec, const int type, const int whole, const gp_coded_run *r, int first, gp_coded_rows *a)
-{
-    GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++)
-        GP_UNROLL
-        for (int h = 0; h < gp_coded_each(type) / 4; h++) {
-            const float scale = gp_bits_f32((whole ? r->wire[u] : r->wire[u] & 0x7fffu) << 16);
-            float f[4];
-            if (whole)
-                gp_coded_values(codec, r->word[u][h], scale, f);
-            else
-                gp_any_values(codec, type, r->word[u][h], scale, r->wire[u] & 0x8000u, f);
-            GP_UNROLL
-            for (int i = 0; i < 4; i++)
-                a->x[u][4 * h + i] = first ? f[i] : gp_add_f32(a->x[u][4 * h + i], f[i]);
-        }
-}
-
-/* Does a block of the wave's rows want care? */
-GP_DEV int gp_coded_cares(const int type, const gp_coded_run *r)
-{
-    uint32_t care = 0;
-
-    GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++)
-        care |= r->wire[u];
-    return gp_ballot((int)(care & 0x8000u)) != 0;
-}
-
-/* Any sources, in order; `run` is the first run. 0: a whole tile that wants care. */
-GP_DEV int gp_coded_sum(const gp_ctx *c, const gp_coded_piece *p, const int codec, const int type, const int whole, uint32_t at,
-                        const gp_coded_own *own, const gp_coded_run *run, gp_coded_rows *a)
-{
-    gp_coded_run next = *run;
-
-    if (p->own && p->before == 0)
-        gp_coded_add_own(type, own, 1, a);
+    p.scales = (count + GP_CODED_ALIGN - 1) / GP_CODED_ALIGN * GP_CODED_ALIGN;
     GP_NO_UNROLL
-    for (uint32_t k = 0; k < p->runs; k++) {
-        const gp_coded_run now = next;
-        if (k + 1 < p->runs)
-            gp_coded_load_run(p, type, whole, gp_coded_source(c, p, k + 1), at, &next);
-        if (whole && gp_coded_cares(type, &now))
-            return 0;
-        gp_coded_add_run(codec, type, whole, &now, k == 0 && !(p->own && p->before == 0), a);
-        if (p->own && p->before == k + 1)
-            gp_coded_add_own(type, own, 0, a);
-    }
-    return 1;
-}
-
-GP_DEV void gp_coded_divide(const gp_coded_piece *p, const int type, const int whole, gp_coded_rows *a)
-{
-    GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++)
-        GP_UNROLL
-        for (int i = 0; i < gp_coded_each(type); i++)
-            a->x[u][i] = whole ? gp_mul_f32(a->x[u][i], gp_inverse((float)p->divisor)) : gp_div_f32(a->x[u][i], (float)p->divisor);
+    for (uint32_t k = 0; k < s->nsrc; k++)
+        if (refs[k].buf == GP_SCRATCH)
+            p.runs++;
+        else
+            p.before = p.runs, p.own = gp_src(c, k), bits |= c->sh->src[k];
+    GP_NO_UNROLL
+    for (uint32_t m = 0; m < s->ndst; m++)
+        if (refs[s->nsrc + m].buf != GP_SCRATCH)
+            p.out = gp_dst(c, m), bits |= c->sh->dst[m], plain++;
+        else if (!p.nfills++)
+            p.run_out = gp_dst(c, m);
+    /* by a power of two a product is the same as a quotient */
+    p.quick = !(bits & 15) && !(p.divisor & (p.divisor - 1)) && plain < 2;
+    return p;
 }
 
 /* --- scales ----------------------------------------------------------------------------- */
 
 GP_DEV uint32_t gp_max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* The greatest magnitude of a row's elements here, of those below `below`. */
-GP_DEV uint32_t gp_coded_max(const int type, const float *x, uint32_t below)
-{
-    uint32_t m = 0;
-
-    GP_UNROLL
-    for (int i = 0; i < gp_coded_each(type); i++) {
-        const uint32_t bits = gp_f32_bits(x[i]) & 0x7fffffffu;
-        m = gp_max32(m, bits < below ? bits : 0);
-    }
-    return m;
-}
-
 /* Of the rows' maxima in the lanes of a block: that of one row, which follows from the lane; two lanes have it. */
-GP_DEV uint32_t gp_coded_exchange(const int type, const uint32_t m[GP_CODED_ROWS])
+GP_DEV uint32_t gp_coded_exchange(const int type, uint32_t lane, const uint32_t m[GP_CODED_ROWS])
 {
-    const uint32_t lane = gp_lane(), high = lane & 4, odd = lane & 2;
+    const uint32_t high = lane & 4, odd = lane & 2;
     uint32_t a = m[0], b = m[1];
 
     if (type == GP_F32) {
@@ -308,8 +139,12 @@ GP_DEV uint32_t gp_coded_exchange(const int type, const uint32_t m[GP_CODED_ROWS
 }
 
 /* Which row that is, and a lane that has row u's. */
-GP_DEV uint32_t gp_coded_mine(const int type) { return gp_lane() % (uint32_t)gp_coded_lanes(type) / 2; }
-GP_DEV uint32_t gp_coded_keeper(const int type, int u) { return (gp_lane() & ~((uint32_t)gp_coded_lanes(type) - 1)) + 2 * (uint32_t)u; }
+GP_DEV uint32_t gp_coded_mine(const int type, uint32_t lane) { return lane % (uint32_t)gp_coded_lanes(type) / 2; }
+
+GP_DEV uint32_t gp_coded_keeper(const int type, uint32_t lane, int u)
+{
+    return (lane & ~((uint32_t)gp_coded_lanes(type) - 1)) + 2 * (uint32_t)u;
+}
 
 /* The bits of the scale for a block with this greatest magnitude. */
 GP_DEV uint32_t gp_coded_fit(const int codec, uint32_t most)
@@ -319,233 +154,459 @@ GP_DEV uint32_t gp_coded_fit(const int codec, uint32_t most)
     return gp_max32((scale + 0xffffu) & 0xffff0000u, 0x00800000u);
 }
 
-/* The scale of the lane's row; its lowest bit says whether the block wants care. Of a whole tile: 0 in all lanes if any does. */
-GP_DEV uint32_t gp_coded_choose(const int codec, const int type, const int whole, const gp_coded_rows *a)
+/* --- the short way ------------------------------------------------------------------------
+ *
+ * Where a lane's elements of a tile are in all operands; a row, a tile further is a number of bytes further. */
+
+typedef struct {
+    uint64_t own, code, scale;          /* addresses; code and scale of the first run */
+    uint64_t code_out, scale_out, out;  /* of the first run among the destinations */
+    uint32_t at;                        /* elements from the piece's beginning, of the wave's tile */
+} gp_coded_spot;
+
+GP_DEV uint32_t gp_coded_row_bytes(const int type) { return GP_WAVE * (uint32_t)gp_coded_each(type); }                 /* of codes */
+GP_DEV uint32_t gp_coded_row_scales(const int type) { return GP_WAVE * (uint32_t)gp_coded_each(type) / GP_CODED_BLOCK * 2; }
+GP_DEV uint32_t gp_coded_tile_rows(const int type) { return (uint32_t)gp_coded_count(type); }
+
+GP_DEV uint64_t gp_coded_code_at(const int type, uint32_t lane, uint32_t at) { return at + lane * (uint32_t)gp_coded_each(type); }
+
+GP_DEV uint64_t gp_coded_scale_at(const gp_coded_piece *p, const int type, uint32_t lane, uint32_t at)
 {
-    uint32_t m[GP_CODED_ROWS], most, scale, care;
+    return p->scales + at / GP_CODED_BLOCK * 2 + lane / (uint32_t)gp_coded_lanes(type) * 2;
+}
+
+GP_DEV gp_coded_spot gp_coded_spot_of(const gp_ctx *c, const gp_coded_piece *p, const int type, uint32_t lane, uint32_t at)
+{
+    const uint64_t plain = (uint64_t)at * (uint64_t)gp_type_bytes(type) + lane * 16, code = gp_coded_code_at(type, lane, at);
+    const uint64_t scale = gp_coded_scale_at(p, type, lane, at);
+    const uint64_t run = p->runs ? (uint64_t)(uintptr_t)gp_coded_source(c, p, 0) : 0, run_out = (uint64_t)(uintptr_t)p->run_out;
+    gp_coded_spot t = { (uint64_t)(uintptr_t)p->own + plain, run + code, run + scale, run_out + code, run_out + scale,
+                        (uint64_t)(uintptr_t)p->out + plain, at };
+
+    t.scale_out += gp_coded_mine(type, lane) * gp_coded_row_scales(type);
+    return t;
+}
+
+GP_DEV void gp_coded_next(const int type, gp_coded_spot *t)
+{
+    const uint32_t rows = gp_coded_tile_rows(type);
+
+    t->own += rows * GP_WAVE * 16, t->out += rows * GP_WAVE * 16;
+    t->code += rows * gp_coded_row_bytes(type), t->code_out += rows * gp_coded_row_bytes(type);
+    t->scale += rows * gp_coded_row_scales(type), t->scale_out += rows * gp_coded_row_scales(type);
+    t->at += rows * gp_coded_row_bytes(type);
+}
+
+GP_DEV char *gp_coded_pointer(uint64_t at) { return (char *)(uintptr_t)at; }
+
+GP_DEV void gp_short_load_own(const int type, uint64_t own, gp_coded_own *o)
+{
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++)
+        o->v[u] = gp_ld16_nt(gp_coded_pointer(own) + u * GP_WAVE * 16);
+}
+
+GP_DEV void gp_short_load_run(const int type, uint64_t code_at, uint64_t scale_at, gp_coded_run *r)
+{
+    const char *code = gp_coded_pointer(code_at), *scale = gp_coded_pointer(scale_at);
+
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        const char *at = code + u * (int)gp_coded_row_bytes(type);
+        if (type == GP_F32) {
+            r->word[u][0] = gp_ld4(at);
+        } else {
+            const uint64_t both = gp_ld8(at);
+            r->word[u][0] = (uint32_t)both, r->word[u][1] = (uint32_t)(both >> 32);
+        }
+    }
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++)
+        r->wire[u] = gp_ld2(scale + u * (int)gp_coded_row_scales(type));
+}
+
+GP_DEV void gp_short_add_own(const int type, const gp_coded_own *o, int first, gp_coded_rows *a)
+{
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        gp_acc acc;
+        gp_f32_open(&acc, type, GP_OP_SUM, o->v[u], 0, 0);
+        GP_UNROLL
+        for (int i = 0; i < gp_coded_each(type); i++)
+            a->x[u][i] = first ? acc.f[i] : gp_add_f32(a->x[u][i], acc.f[i]);
+    }
+}
+
+GP_DEV void gp_short_add_run(const int codec, const int type, const gp_coded_run *r, int first, gp_coded_rows *a)
+{
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++)
+        GP_UNROLL
+        for (int h = 0; h < gp_coded_each(type) / 4; h++) {
+            float f[4];
+            gp_open_codes(codec == GP_CODEC_INT8, r->word[u][h], gp_bits_f32(r->wire[u] << 16), f);
+            GP_UNROLL
+            for (int i = 0; i < 4; i++)
+                a->x[u][4 * h + i] = first ? f[i] : gp_add_f32(a->x[u][4 * h + i], f[i]);
+        }
+}
+
+/* Does a block of the wave's rows want care? */
+GP_DEV int gp_short_cares(const int type, const gp_coded_run *r)
+{
+    uint32_t care = 0;
+
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++)
+        care |= r->wire[u];
+    return gp_ballot((int)(care & 0x8000u)) != 0;
+}
+
+/* The runs after the first, and the own source where it belongs. 0: one wants care. */
+GP_DEV int gp_short_add_more(const gp_ctx *c, const gp_coded_piece *p, const int codec, const int type, uint32_t lane, uint32_t at,
+                             const gp_coded_own *own, const gp_coded_run *run, gp_coded_rows *a)
+{
+    gp_coded_run next = *run;
+
+    if (p->own && p->before == 0)
+        gp_short_add_own(type, own, 1, a);
+    GP_NO_UNROLL
+    for (uint32_t k = 0; k < p->runs; k++) {
+        const gp_coded_run now = next;
+        if (k + 1 < p->runs) {
+            const uint64_t from = (uint64_t)(uintptr_t)gp_coded_source(c, p, k + 1);
+            gp_short_load_run(type, from + gp_coded_code_at(type, lane, at), from + gp_coded_scale_at(p, type, lane, at), &next);
+        }
+        if (gp_short_cares(type, &now))
+            return 0;
+        gp_short_add_run(codec, type, &now, k == 0 && !(p->own && p->before == 0), a);
+        if (p->own && p->before == k + 1)
+            gp_short_add_own(type, own, 0, a);
+    }
+    return 1;
+}
+
+/* The scale of the lane's row; 0 in all lanes if a block wants care. */
+GP_DEV uint32_t gp_short_choose(const int codec, const int type, uint32_t lane, const gp_coded_rows *a)
+{
+    uint32_t m[GP_CODED_ROWS], most;
 
     GP_UNROLL
     for (int u = 0; u < gp_coded_count(type); u++)
         m[u] = type == GP_F32 ? gp_magnitude(a->x[u]) : gp_max32(gp_magnitude(a->x[u]), gp_magnitude(a->x[u] + 4));
-    most = gp_coded_exchange(type, m);
-    care = most >= gp_coded_near(type);
-    if (!gp_ballot((int)care))
-        return gp_coded_fit(codec, most);
-    if (whole)
-        return 0;
-    GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++)
-        m[u] = gp_coded_max(type, a->x[u], gp_coded_inf(type));
-    scale = gp_coded_fit(codec, gp_coded_exchange(type, m));
-    if (care)
-        scale = scale < gp_coded_limit(codec) ? scale : gp_coded_limit(codec);
-    return scale | care;
+    most = gp_coded_exchange(type, lane, m);
+    return gp_ballot(most >= gp_coded_near(type)) ? 0 : gp_coded_fit(codec, most);
 }
 
-/* --- storing ---------------------------------------------------------------------------- */
-
-/* Codes; in `a` comes back what they stand for, if somebody gets that. */
-GP_DEV void gp_coded_encode(const gp_coded_piece *p, const int codec, const int type, const int whole, uint32_t mine, gp_coded_rows *a,
+/* Codes; gives: in `a` comes back what they stand for. */
+GP_DEV void gp_short_encode(const int codec, const int type, const int gives, uint32_t lane, uint32_t mine, gp_coded_rows *a,
                             uint32_t word[GP_CODED_ROWS][2])
 {
-    const uint32_t inverse = gp_f32_bits(gp_inverse(gp_bits_f32(mine & 0xffff0000u)));
+    const uint32_t inverse = gp_f32_bits(gp_inverse(gp_bits_f32(mine)));
 
     GP_UNROLL
     for (int u = 0; u < gp_coded_count(type); u++) {
-        const uint32_t keeper = gp_coded_keeper(type, u);
-        const float by = gp_bits_f32(gp_shuffle(inverse, keeper));
-        const uint32_t scale = !whole || p->gives ? gp_shuffle(mine, keeper) : 0;
+        const uint32_t keeper = gp_coded_keeper(type, lane, u);
+        const float by = gp_bits_f32(gp_shuffle(inverse, keeper)), scale = gp_bits_f32(gives ? gp_shuffle(mine, keeper) : 0);
         GP_UNROLL
-        for (int h = 0; h < gp_coded_each(type) / 4; h++) {
-            float *x = &a->x[u][4 * h];
-            word[u][h] = whole ? gp_coded_word(codec, x, by) : gp_any_word(codec, type, x, by, scale & 1);
-            if (p->gives && whole)
-                gp_coded_values(codec, word[u][h], gp_bits_f32(scale), x);
-            else if (p->gives)
-                gp_any_values(codec, type, word[u][h], gp_bits_f32(scale & 0xffff0000u), scale & 1, x);
+        for (int h = 0; h < gp_coded_each(type) / 4; h++)
+            word[u][h] = gp_make_codes(codec == GP_CODEC_INT8, gives, &a->x[u][4 * h], by, scale);
+    }
+}
+
+GP_DEV void gp_short_put_run(const int type, uint32_t lane, char *code, char *scale, uint32_t mine, uint32_t word[GP_CODED_ROWS][2])
+{
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        char *at = code + u * (int)gp_coded_row_bytes(type);
+        if (type == GP_F32)
+            gp_st4(at, word[u][0]);
+        else
+            gp_st8(at, word[u][0] | (uint64_t)word[u][1] << 32);
+    }
+    if (!(lane & 1))
+        gp_st2(scale, mine >> 16);
+}
+
+/* number: it cannot be NaN. */
+GP_DEV void gp_short_put_plain(const int type, const int number, char *out, const gp_coded_rows *a)
+{
+    GP_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        gp_acc acc;
+        gp_v4 v = gp_v4_make(gp_f32_bits(a->x[u][0]), gp_f32_bits(a->x[u][1]), gp_f32_bits(a->x[u][2]), gp_f32_bits(a->x[u][3]));
+        GP_UNROLL
+        for (int i = 0; i < gp_coded_each(type); i++)
+            acc.f[i] = a->x[u][i];
+        gp_st16(out + u * GP_WAVE * 16, type == GP_F32 && number ? v : gp_f32_close(&acc, type, GP_OP_SUM, 0));
+    }
+}
+
+/* A tile of which all sources are added. 0: it wants care; nothing has been stored. */
+GP_DEV int gp_short_store(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type, const int fills,
+                          const int gives, const gp_coded_spot *t, gp_coded_rows *a)
+{
+    const uint32_t lane = c->tid;
+    uint32_t word[GP_CODED_ROWS][2], mine;
+
+    if (p->divisor) {
+        const float by = gp_inverse((float)p->divisor);
+        GP_UNROLL
+        for (int u = 0; u < gp_coded_count(type); u++)
+            GP_UNROLL
+            for (int i = 0; i < gp_coded_each(type); i++)
+                a->x[u][i] = gp_mul_f32(a->x[u][i], by);
+    }
+    if (fills) {
+        mine = gp_short_choose(codec, type, lane, a);
+        if (!mine)
+            return 0;
+        gp_short_encode(codec, type, gives, lane, mine, a, word);
+        gp_short_put_run(type, lane, gp_coded_pointer(t->code_out), gp_coded_pointer(t->scale_out), mine, word);
+        GP_NO_UNROLL
+        for (uint32_t m = 0; p->nfills > 1 && m < s->ndst; m++) {
+            char *run = gp_dst(c, m);
+            if (c->refs[s->first + s->nsrc + m].buf == GP_SCRATCH && run != p->run_out)
+                gp_short_put_run(type, lane, run + (gp_coded_pointer(t->code_out) - p->run_out),
+                                 run + (gp_coded_pointer(t->scale_out) - p->run_out), mine, word);
         }
     }
-}
-
-GP_DEV void gp_coded_put_run(const gp_coded_piece *p, const int type, const int whole, uint32_t at, char *run, uint32_t mine,
-                             uint32_t word[GP_CODED_ROWS][2])
-{
-    const uint32_t block = gp_coded_row(type, at, (int)gp_coded_mine(type)) / GP_CODED_BLOCK;
-
-    GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++) {
-        const uint32_t e = gp_coded_row(type, at, u);
-        if (!whole && e >= p->count)
-            continue;
-        if (type == GP_F32)
-            gp_st4(run + e, word[u][0]);
-        else
-            gp_st8(run + e, word[u][0] | (uint64_t)word[u][1] << 32);
-    }
-    if (!(gp_lane() & 1) && (whole || block * GP_CODED_BLOCK < p->count))
-        gp_st2(run + p->scales + block * 2, mine >> 16 | (mine & 1) << 15);
-}
-
-GP_DEV void gp_coded_put_plain(const gp_coded_piece *p, const int type, const int whole, uint32_t at, char *dst, const gp_coded_rows *a)
-{
-    const uint32_t each = (uint32_t)gp_coded_each(type), size = 16 / each;
-
-    GP_UNROLL
-    for (int u = 0; u < gp_coded_count(type); u++) {
-        const uint32_t e = gp_coded_row(type, at, u);
-        gp_acc acc;
-        GP_UNROLL
-        for (uint32_t i = 0; i < each; i++)
-            acc.f[i] = a->x[u][i];
-        const gp_v4 v = gp_f32_close(&acc, type, GP_OP_SUM, 0);
-        if (whole)
-            gp_st16(dst + e * size, v);
-        else if (e < p->count)
-            gp_store16_odd(dst + e * size, v, (int64_t)(p->count - e) * size);
-    }
-}
-
-/* What has been added to where it belongs. 0: a whole tile that wants care; nothing has been stored. */
-GP_DEV int gp_coded_store(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type, const int whole,
-                          uint32_t at, gp_coded_rows *a)
-{
-    const gp_ref *dst = c->refs + s->first + s->nsrc;
-    uint32_t word[GP_CODED_ROWS][2], mine = 1;
-
-    if (p->divisor)
-        gp_coded_divide(p, type, whole, a);
-    if (p->fills) {
-        mine = gp_coded_choose(codec, type, whole, a);
-        if (whole && !mine)
-            return 0;
-        gp_coded_encode(p, codec, type, whole, mine, a, word);
-    }
-    GP_NO_UNROLL
-    for (uint32_t m = 0; m < s->ndst; m++)
-        if (dst[m].buf == GP_SCRATCH)
-            gp_coded_put_run(p, type, whole, at, gp_dst(c, m), mine, word);
-        else
-            gp_coded_put_plain(p, type, whole, at, gp_dst(c, m), a);
+    if (gives)
+        gp_short_put_plain(type, fills, gp_coded_pointer(t->out), a);
     return 1;
 }
 
-/* --- tiles, and a block of a step ------------------------------------------------------------- */
-
-GP_DEV gp_coded_piece gp_coded_open(const gp_ctx *c, const gp_step *s, uint32_t count)
-{
-    const gp_ref *refs = c->refs + s->first;
-    gp_coded_piece p = { .count = count, .divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0 };
-    uint64_t bits = 0;
-
-    p.scales = (count + GP_CODED_ALIGN - 1) / GP_CODED_ALIGN * GP_CODED_ALIGN;
-    GP_NO_UNROLL
-    for (uint32_t k = 0; k < s->nsrc; k++)
-        if (refs[k].buf == GP_SCRATCH)
-            p.runs++;
-        else
-            p.before = p.runs, p.own = gp_src(c, k), bits |= c->sh->src[k];
-    GP_NO_UNROLL
-    for (uint32_t m = 0; m < s->ndst; m++)
-        if (refs[s->nsrc + m].buf == GP_SCRATCH)
-            p.fills = 1;
-        else
-            p.gives = 1, bits |= c->sh->dst[m];
-    /* by a power of two a product is the same as a quotient; others go the long way */
-    p.aligned = !(bits & 15) && !(p.divisor & (p.divisor - 1));
-    return p;
-}
-
 /* Whole tiles from *first on, at most 32; those that want care are left: a bit each. own, run: the sources are the own one
- * (and) one run; neither: any. */
-GP_DEV uint32_t gp_coded_whole(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type,
-                               const int own, const int run, uint32_t whole, uint32_t stride, uint32_t *first)
+ * (and) one run; both 0: any. What the next tile needs is asked for before this one is worked on. */
+GP_DEV uint32_t gp_short_tiles(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type,
+                               const int own, const int run, const int fills, const int gives, uint32_t whole, uint32_t *first)
 {
-    const uint32_t lane = gp_lane() * (uint32_t)gp_coded_each(type);
-    const char *from = own && !run ? NULL : gp_coded_source(c, p, 0);
+    gp_coded_spot t = gp_coded_spot_of(c, p, type, c->tid, *first);
     uint32_t left = 0;
     gp_coded_own next_own;
     gp_coded_run next_run;
 
     if (own)
-        gp_coded_load_own(p, type, 1, *first + lane, &next_own);
+        gp_short_load_own(type, t.own, &next_own);
     if (run)
-        gp_coded_load_run(p, type, 1, from, *first + lane, &next_run);
+        gp_short_load_run(type, t.code, t.scale, &next_run);
     GP_NO_UNROLL
-    for (uint32_t bit = 1; bit && *first < whole; bit <<= 1, *first += stride) {
-        const uint32_t at = *first + lane;
-        gp_coded_own now_own = next_own;
-        gp_coded_run now_run = next_run;
+    for (uint32_t bit = 1; bit && t.at < whole; bit <<= 1) {
+        const gp_coded_own now_own = next_own;
+        const gp_coded_run now_run = next_run;
+        const gp_coded_spot now = t;
         gp_coded_rows a;
         int fine = 1;
-        if (own && *first + stride < whole)
-            gp_coded_load_own(p, type, 1, at + stride, &next_own);
-        if (run && *first + stride < whole)
-            gp_coded_load_run(p, type, 1, from, at + stride, &next_run);
-        if (!own && !run) {
-            if (p->own)
-                gp_coded_load_own(p, type, 1, at, &now_own);
-            gp_coded_load_run(p, type, 1, from, at, &now_run);
-            fine = gp_coded_sum(c, p, codec, type, 1, at, &now_own, &now_run, &a);
-        }
+        gp_coded_next(type, &t);
+        if (own && t.at < whole)
+            gp_short_load_own(type, t.own, &next_own);
+        if (run && t.at < whole)
+            gp_short_load_run(type, t.code, t.scale, &next_run);
         if (own)
-            gp_coded_add_own(type, &now_own, 1, &a);
-        if (run)
-            fine = !gp_coded_cares(type, &now_run);
-        if (run) /* two are the same in either order */
-            gp_coded_add_run(codec, type, 1, &now_run, !own, &a);
-        if (!fine || !gp_coded_store(c, s, p, codec, type, 1, at, &a))
+            gp_short_add_own(type, &now_own, 1, &a);
+        if (run) { /* two are the same in either order */
+            fine = !gp_short_cares(type, &now_run);
+            gp_short_add_run(codec, type, &now_run, !own, &a);
+        }
+        if (!own && !run) {
+            gp_coded_own o;
+            gp_coded_run r;
+            if (p->own)
+                gp_short_load_own(type, now.own, &o);
+            gp_short_load_run(type, now.code, now.scale, &r);
+            fine = gp_short_add_more(c, p, codec, type, c->tid, now.at, &o, &r, &a);
+        }
+        if (!fine || !gp_short_store(c, s, p, codec, type, fills, gives, &now, &a))
             left |= bit;
     }
+    *first = t.at;
     return left;
 }
 
-/* A tile the long way; called seldom, so that it shares no registers with the short one. */
-GP_SLOW void gp_coded_long(gp_shared *sh, const gp_work *w, const gp_step *s, const gp_ref *refs, int nranks, uint32_t count, uint32_t at,
-                           int codec, int type)
+/* What steps are made of: push, push and keep, take, add and keep, add and push on. All others: the long way. */
+GP_DEV uint32_t gp_short_some(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type,
+                              uint32_t whole, uint32_t *first)
+{
+    if (!p->runs && p->nfills && !p->out)
+        return gp_short_tiles(c, s, p, codec, type, 1, 0, 1, 0, whole, first);
+    if (!p->runs && p->nfills)
+        return gp_short_tiles(c, s, p, codec, type, 1, 0, 1, 1, whole, first);
+    if (!p->own && p->runs == 1)
+        return gp_short_tiles(c, s, p, codec, type, 0, 1, 0, 1, whole, first);
+    if (p->runs == 1 && p->nfills)
+        return gp_short_tiles(c, s, p, codec, type, 1, 1, 1, 1, whole, first);
+    if (p->runs == 1)
+        return gp_short_tiles(c, s, p, codec, type, 1, 1, 0, 1, whole, first);
+    if (p->nfills)
+        return gp_short_tiles(c, s, p, codec, type, 0, 0, 1, 1, whole, first);
+    return gp_short_tiles(c, s, p, codec, type, 0, 0, 0, 1, whole, first);
+}
+
+/* --- the long way: with care, any length and alignment ------------------------------------------ */
+
+GP_DEV uint32_t gp_coded_row(const int type, uint32_t at, int u) { return at + (uint32_t)u * GP_WAVE * (uint32_t)gp_coded_each(type); }
+
+GP_DEV void gp_long_add_run(const gp_coded_piece *p, const int codec, const int type, const char *run, uint32_t at, int first,
+                            gp_coded_rows *a)
+{
+    GP_NO_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        const uint32_t e = gp_coded_row(type, at, u);
+        const uint32_t wire = e < p->count ? gp_ld2(run + p->scales + e / GP_CODED_BLOCK * 2) : 0;
+        GP_NO_UNROLL
+        for (int i = 0; i < gp_coded_each(type); i++) {
+            const uint32_t code = e < p->count ? gp_ld1(run + e + i) : 0;
+            const float x = gp_care_value(codec, type, code, gp_bits_f32((wire & 0x7fffu) << 16), wire & 0x8000u);
+            a->x[u][i] = first ? x : gp_add_f32(a->x[u][i], x);
+        }
+    }
+}
+
+GP_DEV void gp_long_add_own(const gp_coded_piece *p, const int type, uint32_t at, int first, gp_coded_rows *a)
+{
+    const uint32_t each = (uint32_t)gp_coded_each(type), size = 16 / each;
+
+    GP_NO_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        const uint32_t e = gp_coded_row(type, at, u);
+        gp_acc acc;
+        gp_f32_open(&acc, type, GP_OP_SUM,
+                    e < p->count ? gp_load16_odd(p->own + e * size, (int64_t)(p->count - e) * size) : gp_v4_make(0, 0, 0, 0), 0, 0);
+        GP_NO_UNROLL
+        for (uint32_t i = 0; i < each; i++)
+            a->x[u][i] = first ? acc.f[i] : gp_add_f32(a->x[u][i], acc.f[i]);
+    }
+}
+
+GP_DEV void gp_long_sum(const gp_ctx *c, const gp_coded_piece *p, const int codec, const int type, uint32_t at, gp_coded_rows *a)
+{
+    GP_NO_UNROLL
+    for (uint32_t k = 0; k <= p->runs; k++) {
+        if (p->own && k == p->before)
+            gp_long_add_own(p, type, at, k == 0, a);
+        if (k < p->runs)
+            gp_long_add_run(p, codec, type, gp_coded_source(c, p, k), at, k == 0 && !(p->own && p->before == 0), a);
+    }
+    GP_NO_UNROLL
+    for (int i = 0; p->divisor && i < 8 * gp_coded_count(type); i++)
+        if (i % 8 < gp_coded_each(type))
+            a->x[i / 8][i % 8] = gp_div_f32(a->x[i / 8][i % 8], (float)p->divisor);
+}
+
+/* The greatest magnitude of the lane's elements of each row, of those below `below`. */
+GP_DEV void gp_long_max(const int type, const gp_coded_rows *a, uint32_t below, uint32_t m[GP_CODED_ROWS])
+{
+    GP_NO_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        m[u] = 0;
+        GP_NO_UNROLL
+        for (int i = 0; i < gp_coded_each(type); i++) {
+            const uint32_t bits = gp_f32_bits(a->x[u][i]) & 0x7fffffffu;
+            m[u] = gp_max32(m[u], bits < below ? bits : 0);
+        }
+    }
+}
+
+/* The scale of the lane's row; its lowest bit says whether the block wants care. */
+GP_DEV uint32_t gp_long_choose(const int codec, const int type, uint32_t lane, const gp_coded_rows *a)
+{
+    uint32_t m[GP_CODED_ROWS] = { 0 }, scale, care;
+
+    gp_long_max(type, a, ~0u, m);
+    care = gp_coded_exchange(type, lane, m) >= gp_coded_near(type);
+    gp_long_max(type, a, gp_coded_inf(type), m);
+    scale = gp_coded_fit(codec, gp_coded_exchange(type, lane, m));
+    if (care)
+        scale = scale < gp_coded_limit(codec) ? scale : gp_coded_limit(codec);
+    return scale | care;
+}
+
+/* Codes of a row into a run; what they stand for comes back in x. */
+GP_DEV void gp_long_put_row(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type, uint32_t e,
+                            uint32_t scale, float *x)
+{
+    const float inverse = gp_inverse(gp_bits_f32(scale & 0xffff0000u));
+
+    GP_NO_UNROLL
+    for (int i = 0; i < gp_coded_each(type); i++) {
+        const uint32_t code = gp_care_code(codec, type, x[i], inverse, scale & 1);
+        x[i] = gp_care_value(codec, type, code, gp_bits_f32(scale & 0xffff0000u), scale & 1);
+        GP_NO_UNROLL
+        for (uint32_t m = 0; e < p->count && m < s->ndst; m++)
+            if (c->refs[s->first + s->nsrc + m].buf == GP_SCRATCH)
+                gp_st1(gp_dst(c, m) + e + i, code);
+    }
+}
+
+GP_DEV void gp_long_put_scale(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, uint32_t block, uint32_t mine)
+{
+    GP_NO_UNROLL
+    for (uint32_t m = 0; block * GP_CODED_BLOCK < p->count && m < s->ndst; m++)
+        if (c->refs[s->first + s->nsrc + m].buf == GP_SCRATCH)
+            gp_st2(gp_dst(c, m) + p->scales + block * 2, mine >> 16 | (mine & 1) << 15);
+}
+
+GP_DEV void gp_long_put_plain(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int type, uint32_t e, const float *x)
+{
+    const uint32_t each = (uint32_t)gp_coded_each(type), size = 16 / each;
+    gp_acc acc;
+
+    GP_NO_UNROLL
+    for (uint32_t i = 0; i < each; i++)
+        acc.f[i] = x[i];
+    GP_NO_UNROLL
+    for (uint32_t m = 0; e < p->count && m < s->ndst; m++)
+        if (c->refs[s->first + s->nsrc + m].buf != GP_SCRATCH)
+            gp_store16_odd(gp_dst(c, m) + e * size, gp_f32_close(&acc, type, GP_OP_SUM, 0), (int64_t)(p->count - e) * size);
+}
+
+/* A tile. Called seldom, so that it shares no registers with the short way. */
+GP_SLOW void gp_long_tile(gp_shared *sh, const gp_work *w, const gp_step *s, const gp_ref *refs, int nranks, uint32_t count, uint32_t lane,
+                          uint32_t first, int codec, int type)
 {
     const gp_frame frame = { .nranks = (uint8_t)nranks };
     gp_ctx c = { .f = &frame, .w = w, .refs = refs, .sh = sh };
     const gp_coded_piece p = gp_coded_open(&c, s, count);
-    gp_coded_own own;
-    gp_coded_run run;
+    const uint32_t at = first + lane * (uint32_t)gp_coded_each(type);
+    uint32_t mine = 0;
     gp_coded_rows a;
 
-    if (p.own)
-        gp_coded_load_own(&p, type, 0, at, &own);
-    if (p.runs)
-        gp_coded_load_run(&p, type, 0, gp_coded_source(&c, &p, 0), at, &run);
-    gp_coded_sum(&c, &p, codec, type, 0, at, &own, &run, &a);
-    gp_coded_store(&c, s, &p, codec, type, 0, at, &a);
+    gp_long_sum(&c, &p, codec, type, at, &a);
+    if (p.nfills)
+        mine = gp_long_choose(codec, type, lane, &a);
+    GP_NO_UNROLL
+    for (int u = 0; u < gp_coded_count(type); u++) {
+        const uint32_t e = gp_coded_row(type, at, u), scale = gp_shuffle(mine, gp_coded_keeper(type, lane, u));
+        if (p.nfills)
+            gp_long_put_row(&c, s, &p, codec, type, e, scale, a.x[u]);
+        if (p.out)
+            gp_long_put_plain(&c, s, &p, type, e, a.x[u]);
+    }
+    if (p.nfills && !(lane & 1))
+        gp_long_put_scale(&c, s, &p, gp_coded_row(type, at, (int)gp_coded_mine(type, lane)) / GP_CODED_BLOCK, mine);
 }
+
+/* --- a block of a step ------------------------------------------------------------------------------ */
 
 GP_DEV void gp_coded_block(const gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t b, const int codec, const int type)
 {
     const gp_span span = gp_move_begin(c, s, piece, b);
     const gp_coded_piece p = gp_coded_open(c, s, (uint32_t)span.end / (uint32_t)gp_type_bytes(type));
-    const uint32_t tile = (uint32_t)gp_coded_count(type) * GP_WAVE * (uint32_t)gp_coded_each(type);
-    const uint32_t stride = tile, lane = gp_lane() * (uint32_t)gp_coded_each(type);
-    const uint32_t whole = p.aligned ? p.count / tile * tile : 0;
+    const uint32_t tile = gp_coded_tile_rows(type) * gp_coded_row_bytes(type);
+    const uint32_t whole = p.quick ? p.count / tile * tile : 0;
     uint32_t first = 0;
 
     GP_NO_UNROLL
     while (first < whole) {
-        uint32_t at = first, left;
-        if (!p.own && p.runs == 1)
-            left = gp_coded_whole(c, s, &p, codec, type, 0, 1, whole, stride, &first);
-        else if (p.runs == 0)
-            left = gp_coded_whole(c, s, &p, codec, type, 1, 0, whole, stride, &first);
-        else if (p.runs == 1)
-            left = gp_coded_whole(c, s, &p, codec, type, 1, 1, whole, stride, &first);
-        else
-            left = gp_coded_whole(c, s, &p, codec, type, 0, 0, whole, stride, &first);
+        uint32_t at = first, left = gp_short_some(c, s, &p, codec, type, whole, &first);
         GP_NO_UNROLL
-        for (; left; left >>= 1, at += stride)
+        for (; left; left >>= 1, at += tile)
             if (left & 1)
-                gp_coded_long(c->sh, c->w, s, c->refs, c->f->nranks, p.count, at + lane, codec, type);
+                gp_long_tile(c->sh, c->w, s, c->refs, c->f->nranks, p.count, c->tid, at, codec, type);
     }
     GP_NO_UNROLL
-    for (; first < p.count; first += stride)
-        gp_coded_long(c->sh, c->w, s, c->refs, c->f->nranks, p.count, first + lane, codec, type);
+    for (; first < p.count; first += tile)
+        gp_long_tile(c->sh, c->w, s, c->refs, c->f->nranks, p.count, c->tid, first, codec, type);
 }
 
 #endif

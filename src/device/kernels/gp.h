@@ -610,6 +610,19 @@ GP_DEV gp_v4 gp_v4_make(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 
 GP_DEV uint32_t gp_lane(void) { return gp_tid() % GP_WAVE; }
 
+/* The same, to be kept in a register: reading it again costs as much as a load. */
+GP_DEV uint32_t gp_lane_kept(void)
+{
+#if defined(GP_CUDA)
+    uint32_t lane;
+
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+#else
+    return gp_lane();
+#endif
+}
+
 GP_DEV void gp_flag_release(uint64_t *p, uint64_t v) { gp_flag_put_release(p, v); }
 GP_DEV void gp_flag_relaxed(uint64_t *p, uint64_t v) { gp_flag_put(p, v); }
 GP_DEV uint64_t gp_flag_acquire(const uint64_t *p) { return gp_flag_get_acquire(p); }
@@ -834,21 +847,6 @@ GP_DEV float gp_inverse(float x)
 
 /* ---- codes of low precision, four in a word; numbers only. int8: of and to integers */
 
-GP_DEV void gp_open_i8(uint32_t word, float f[4])
-{
-#if defined(GP_CUDA)
-    const uint32_t biased = word ^ 0x80808080u; /* the low byte of 2^23: no conversion */
-
-    GP_UNROLL
-    for (int i = 0; i < 4; i++)
-        f[i] = gp_add_f32(gp_bits_f32(__byte_perm(biased, 0x4b000000u, 0x7440u + (uint32_t)i)), -8388736.0f);
-#else
-    GP_UNROLL
-    for (int i = 0; i < 4; i++)
-        f[i] = (float)(int8_t)(word >> 8 * i);
-#endif
-}
-
 /* The low bytes of four words. */
 GP_DEV uint32_t gp_join_low(const uint32_t x[4])
 {
@@ -920,6 +918,58 @@ GP_DEV void gp_open_small_e4m3(uint32_t word, float f[4])
 #else
     gp_open_e4m3(word, f);
 #endif
+}
+
+/* What four codes stand for: numbers times a bf16. */
+GP_DEV void gp_open_codes(const int int8, uint32_t word, float scale, float f[4])
+{
+#if defined(GP_CUDA)
+    if (int8) { /* byte b of 2^15: 2^15 + b, times scale, less what is too much: exact, without a conversion */
+        const uint32_t biased = word ^ 0x80808080u;
+        const float    less   = gp_mul_f32(scale, -32896.0f);
+
+        GP_UNROLL
+        for (int i = 0; i < 4; i++)
+            f[i] = gp_fma_f32(gp_bits_f32(__byte_perm(biased, 0x47000000u, 0x7404u | (uint32_t)i << 4)), scale, less);
+        return;
+    }
+#else
+    if (int8) {
+        GP_UNROLL
+        for (int i = 0; i < 4; i++)
+            f[i] = gp_mul_f32((float)(int8_t)(word >> 8 * i), scale);
+        return;
+    }
+#endif
+    gp_open_small_e4m3(word, f);
+    GP_UNROLL
+    for (int i = 0; i < 4; i++)
+        f[i] = gp_mul_f32(f[i], scale);
+}
+
+/* The codes of four numbers, times `inverse`; values: and in f what they stand for. int8: the sum with 1.5 * 2^23 rounds to
+ * an integer, in its low byte. */
+GP_DEV uint32_t gp_make_codes(const int int8, const int values, float f[4], float inverse, float scale)
+{
+    float    t[4];
+    uint32_t q[4], word;
+
+    GP_UNROLL
+    for (int i = 0; i < 4; i++) {
+        t[i] = int8 ? gp_fma_f32(f[i], inverse, 12582912.0f) : gp_mul_f32(f[i], inverse);
+        q[i] = gp_f32_bits(t[i]);
+    }
+    word = int8 ? gp_join_low(q) : gp_pack_small_e4m3(t);
+    if (values && int8) {
+        const float less = gp_mul_f32(scale, -12582912.0f);
+
+        GP_UNROLL
+        for (int i = 0; i < 4; i++)
+            f[i] = gp_fma_f32(t[i], scale, less);
+    } else if (values) {
+        gp_open_codes(0, word, scale, f);
+    }
+    return word;
 }
 
 #endif

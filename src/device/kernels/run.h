@@ -476,7 +476,7 @@ GP_DEV gp_ctx gp_begin(const gp_frame *f, gp_shared *sh, const int wave)
     c.lane = gp_bid() * nwaves + gp_tid() / GP_WAVE;
     c.nlanes = f->nlanes * nwaves;
     c.nthreads = GP_WAVE;
-    c.tid = gp_lane();
+    c.tid = gp_lane_kept();
     c.stage = f->at.stage_bytes / nwaves / 128 * 128;
     return c;
 }
