@@ -98,7 +98,7 @@
       "GPUs: protocol LL128: never, always, where a test at init sees lines of memory arrive whole")     \
     X(GPU_LL128_BYTES, "RCCLX_LL128_BYTES", SIZE, "0", 0, 7340032, AGREE,                                \
       "GPUs: largest message that goes by protocol LL128; 0: by number of ranks")                        \
-    X(GPU_LANES, "RCCLX_GPU_LANES", INT, "0", 0, 64, AGREE,                                              \
+    X(GPU_LANES, "RCCLX_GPU_LANES", INT, "0", 0, 128, AGREE,                                             \
       "GPUs: most blocks an operation uses; 0: by size")                                                 \
     X(GPU_THREADS, "RCCLX_GPU_THREADS", INT, "512", 64, 512, AGREE,                                      \
       "GPUs: threads of a block, a multiple of 64 (emulated ones use 64 unless set)")                    \

@@ -3,7 +3,7 @@
  *   +---------+----------+---------+-----------+--------------+---------+
  *   | headers | counters |  pairs  |   2 x LL  |  2 x LL128   |  stage  |
  *   +---------+----------+---------+-----------+--------------+---------+
- *     8 KiB    128 KiB     11 MiB      8 MiB        6 MiB       32 MiB
+ *     8 KiB    256 KiB     11 MiB      8 MiB        6 MiB       32 MiB
  *
  *   pairs   | state about rank 0 | 1 | ..  | slots of the first other rank | of the second | ..
  *   slot    | LL units | a lane's two halves | the next lane's | ..
@@ -43,7 +43,7 @@ gp_layout gp_layout_make(int nranks)
 
     (void)nranks; /* the same for all: with few ranks slots are longer */
     at.headers = take(&end, GP_RING * GP_RANKS * HEADER_BYTES);
-    at.counters = take(&end, GP_LANES * GP_WAVES * COUNTER_BYTES);
+    at.counters = take(&end, GP_CODED_BLOCKS * GP_WAVES * COUNTER_BYTES);
     at.pairs = take(&end, PAIR_BYTES);
     at.ll = take(&end, 2 * LL_BYTES);
     at.ll128 = take(&end, 2 * LL128_BYTES);
@@ -52,7 +52,7 @@ gp_layout gp_layout_make(int nranks)
     return at;
 }
 
-_Static_assert(PAIR_BYTES + 2 * LL_BYTES + 2 * LL128_BYTES + GP_LANES * (STAGE_BYTES + GP_WAVES * COUNTER_BYTES) + 8 * PAGE <= MOST_BYTES, "the budget");
+_Static_assert(PAIR_BYTES + 2 * LL_BYTES + 2 * LL128_BYTES + GP_LANES * STAGE_BYTES + GP_CODED_BLOCKS * GP_WAVES * COUNTER_BYTES + 8 * PAGE <= MOST_BYTES, "the budget");
 
 _Static_assert(sizeof(gp_pair_state) % 128 == 0, "ranks write to lines of their own");
 
@@ -95,7 +95,7 @@ void rcclx_layout_fill(const gp_layout *at, uint32_t start, void *head)
     memset(head, 0, rcclx_layout_head(at));
     fill_units((uint32_t *)(void *)((char *)head + at->headers), GP_RING * GP_RANKS * HEADER_BYTES / GP_LL_UNIT, start);
     uint64_t *counter = (uint64_t *)(void *)((char *)head + at->counters);
-    for (int i = 0; i < GP_LANES * GP_WAVES * GP_RANKS; i++)
+    for (int i = 0; i < GP_CODED_BLOCKS * GP_WAVES * GP_RANKS; i++)
         counter[i] = GP_MARK(start, 0, 0);
     gp_pair_state *pair = (gp_pair_state *)(void *)((char *)head + at->pairs);
     for (int i = 0; i < GP_RANKS; i++)

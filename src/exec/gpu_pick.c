@@ -187,7 +187,10 @@ static int lanes_for(const rcclx_gpu_picker *p, const rcclx_ready *r, size_t nby
     else if (plan->nblocks > p->nranks)
         share *= plan->nblocks / (size_t)p->nranks; /* a rank's blocks */
     const size_t want = (share + each - 1) / each;
-    most = most < p->lanes_most ? most : p->lanes_most;
+    const int room = plan->shape.coded ? p->coded_most : p->lanes_most;
+    if (plan->shape.coded && !p->lanes_cap)
+        most = room;
+    most = most < room ? most : room;
     const int n = want < (size_t)most ? (int)want : most;
     return n > p->lanes_least ? n : p->lanes_least;
 }
@@ -231,19 +234,20 @@ rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, const rcclx_gpu_wish *wish, con
 int rcclx_gpu_threads(const rcclx_gpu_picker *p, const rcclx_ready *r)
 {
     const rcclx_plan *plan = &r->plan[0].shape;
-    size_t n = (size_t)p->threads;
+    int n = p->threads;
 
-    while (plan->shape.coded && plan->nslots && n > (size_t)p->wave &&
-           (n / (size_t)p->wave > GP_WAVES || !rcclx_codec_fits(p->at.stage_bytes / (n / (size_t)p->wave) / plan->nslots & ~(size_t)127)))
+    while (plan->shape.coded && plan->nslots && n > p->wave &&
+           (n / p->wave > GP_WAVES ||
+            !rcclx_codec_fits(GP_STAGE(p->at.stage_bytes, (unsigned)(GP_CODED_BLOCKS * (n / p->wave))) / plan->nslots & ~(size_t)127)))
         n /= 2;
-    return (int)n;
+    return n;
 }
 
 rcclx_gpu_lanes rcclx_gpu_lanes_of(const rcclx_gpu_picker *p, const rcclx_ready *r, int nblocks)
 {
-    const int nwaves = r->plan[0].shape.shape.coded ? rcclx_gpu_threads(p, r) / p->wave : 1;
+    const int nlanes = r->plan[0].shape.shape.coded ? nblocks * (rcclx_gpu_threads(p, r) / p->wave) : nblocks;
 
-    return (rcclx_gpu_lanes){ nblocks * nwaves, p->at.stage_bytes / (size_t)nwaves & ~(size_t)127 };
+    return (rcclx_gpu_lanes){ nlanes, r->plan[0].shape.shape.coded ? GP_STAGE(p->at.stage_bytes, (unsigned)nlanes) : p->at.stage_bytes };
 }
 
 void rcclx_gpu_picker_fini(rcclx_gpu_picker *p)

@@ -200,6 +200,7 @@ static rcclx_status agree_on_lanes(rcclx_team *t)
     rcclx_gpu_picker *p = &t->gpu->picker;
 
     p->lanes_most = GP_LANES;
+    p->coded_most = GP_CODED_BLOCKS;
     p->lanes_least = 1;
     for (int r = 0; r < t->nranks; r++) {
         const rcclx_gpu_ident *d = &t->area[r]->device;
@@ -211,10 +212,13 @@ static rcclx_status agree_on_lanes(rcclx_team *t)
             return RCCLX_FAIL(RCCLX_USAGE, "rank %d of %d: init: %d ranks share device %s, which has %d multiprocessors; use fewer "
                               "ranks a device", t->rank, t->nranks, beside, d->pci, d->sms);
         p->lanes_most = room < p->lanes_most ? room : p->lanes_most;
+        p->coded_most = room < p->coded_most ? room : p->coded_most;
         p->lanes_most = d->most < p->lanes_most ? d->most : p->lanes_most;
         p->lanes_least = d->least > p->lanes_least ? d->least : p->lanes_least;
     }
     p->lanes_most = p->lanes_most < 1 ? 1 : p->lanes_most;
+    if (p->coded_most < 1 || p->lanes_most < GP_LANES) /* fewer were asked for, or fit */
+        p->coded_most = p->lanes_most;
     p->lanes_least = p->lanes_least < p->lanes_most ? p->lanes_least : p->lanes_most;
     return RCCLX_OK;
 }

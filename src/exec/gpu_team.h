@@ -74,7 +74,7 @@ enum { RCCLX_FORMS = 32 };
 
 typedef struct {
     int      nranks, rank, threads, lanes_most, lanes_least, lanes_cap;
-    int      wave;           /* threads of one */
+    int      wave, coded_most; /* threads of one; low precision: most blocks */
     size_t   limit[3];       /* of a message, by protocol; agreed */
     unsigned protos, safe;   /* those allowed, and those that work here, a bit each */
     unsigned line;           /* bytes of a line of LL128 */

@@ -477,7 +477,7 @@ GP_DEV gp_ctx gp_begin(const gp_frame *f, gp_shared *sh, const int wave)
     c.nlanes = f->nlanes * nwaves;
     c.nthreads = GP_WAVE;
     c.tid = gp_lane_kept();
-    c.stage = f->at.stage_bytes / nwaves / 128 * 128;
+    c.stage = GP_STAGE(f->at.stage_bytes, c.nlanes);
     return c;
 }
 

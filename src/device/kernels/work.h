@@ -28,7 +28,7 @@
 enum {
     GP_RANKS = 16,          /* ranks that reach each other */
     GP_LANES = 64,          /* most thread blocks of a collective */
-    GP_WAVES = 16,          /* most waves of a block: lanes in low precision */
+    GP_CODED_BLOCKS = 128, GP_WAVES = 16, /* low precision: most blocks, and waves of one */
     GP_RING = 4,            /* headers a rank may be ahead */
     GP_REGS = 1024,         /* registrations of a rank at a time */
     GP_LL_DATA = 8, GP_LL_UNIT = 16,       /* bytes of data in a unit of LL, and the unit */
@@ -43,14 +43,17 @@ enum {
 /* A lane's counter: turn, piece, phase; only grows. */
 #define GP_MARK(turn, piece, phase) (((uint64_t)(turn) << 32) + ((uint64_t)(piece) << 10) + (uint64_t)(phase))
 
+/* Low precision: staging of one of so many lanes. */
+#define GP_STAGE(stage_bytes, nlanes) ((uint32_t)(GP_LANES * (uint64_t)(stage_bytes) / (nlanes) / 128 * 128))
+
 /* Offsets in a window, bytes. gp_layout_make is the one budget table. */
 typedef struct {
     uint32_t headers;   /* [GP_RING][GP_RANKS] of 64 bytes: 4 LL units of gp_header */
-    uint32_t counters;  /* [GP_LANES * GP_WAVES] of 128 bytes: uint64_t of each rank */
+    uint32_t counters;  /* [GP_CODED_BLOCKS * GP_WAVES] of 128 bytes: uint64_t of each rank */
     uint32_t pairs;     /* what send and receive use (pair.h) */
     uint32_t ll;        /* [2] of ll_bytes: by turn; cut in as many slots as the plan has */
     uint32_t ll128;     /* [2] of ll128_bytes */
-    uint32_t stage;     /* [GP_LANES] of stage_bytes: cut likewise */
+    uint32_t stage;     /* [GP_LANES] of stage_bytes: cut likewise; in low precision all of it, by the lanes there are */
     uint32_t ll_bytes, ll128_bytes, stage_bytes, pair_bytes;
     uint32_t total;
 } gp_layout;
