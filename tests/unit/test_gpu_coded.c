@@ -5,8 +5,9 @@
 
 /* What kernels do with a block in low precision (kernels/coded.h), compiled for the host, gives what
  * the host's codecs give: all codes by many scales, blocks of all kinds of values, both codecs, three
- * types. Then how gfx942 gets OCP's e4m3 from its own FNUZ (kernels/gp.h), with its instructions
- * written out here: all codes, and every float that may be one, its neighbours and ties among them. */
+ * types. A block without care is done twice: four codes at once, as whole tiles are, and code by code.
+ * Then how gfx942 gets OCP's e4m3 from its own FNUZ (kernels/gp.h), with its instructions written out
+ * here: all codes, and every float that may be one, its neighbours and ties among them. */
 
 enum { BLOCK = RCCLX_CODEC_BLOCK, BLOCKS = 20000 };
 
@@ -34,22 +35,15 @@ static void report(const char *what)
 
 /* ---- as a kernel does it ---- */
 
-/* The code stands at one of four places. */
-static float open_code(int c, uint32_t care, rcclx_type t, uint32_t code, float scale)
+/* The code stands at one of four places, among others. */
+static float open_code(int c, uint32_t code, float scale)
 {
-    const int at = (int)(code >> 3 & 3);
-    float     f[4];
+    const int      at = (int)(code >> 3 & 3), bits = 8 * at;
+    const uint32_t others = (uint32_t)random_bits() & ~(0xffu << bits);
+    float          f[4];
 
-    gp_any_values(c, (int)t, code << 8 * at, scale, care, f);
+    gp_open_codes(c == RCCLX_CODEC_INT8, others | code << bits, scale, f);
     return f[at];
-}
-
-static uint32_t make_code(int c, uint32_t care, rcclx_type t, float x, float inverse, int at)
-{
-    float f[4] = {1, 1, 1, 1};
-
-    f[at] = x;
-    return gp_any_word(c, (int)t, f, inverse, care) >> 8 * at & 0xff;
 }
 
 static float widened(rcclx_type t, uint64_t bits)
@@ -69,11 +63,11 @@ static uint64_t narrowed(rcclx_type t, float x)
 }
 
 /* A block's scale as it is on the wire. */
-static uint32_t make_scale(int c, rcclx_type t, const float x[BLOCK], int n)
+static uint32_t make_scale(int c, rcclx_type t, const float x[BLOCK])
 {
     uint32_t most = 0, care = 0;
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < BLOCK; i++) {
         const uint32_t size = gp_f32_bits(x[i]) & 0x7fffffffu;
 
         care |= size >= gp_coded_near((int)t);
@@ -84,6 +78,16 @@ static uint32_t make_scale(int c, rcclx_type t, const float x[BLOCK], int n)
     return s >> 16 | care << 15;
 }
 
+/* The same the short way; 0: it wants care. */
+static uint32_t make_scale_short(int c, rcclx_type t, const float x[BLOCK])
+{
+    uint32_t most = 0;
+
+    for (int i = 0; i < BLOCK; i += 4)
+        most = gp_max32(most, gp_magnitude(x + i));
+    return most >= gp_coded_near((int)t) ? 0 : gp_coded_fit(c, most) >> 16;
+}
+
 /* ---- codes to values ---- */
 
 /* May a block have this code and scale? What wants no care has no special codes and stays far from overflow. */
@@ -92,7 +96,7 @@ static int may_be(int c, rcclx_type t, uint32_t code, uint32_t scale)
     const float    s = gp_bits_f32(scale << 16);
     const uint32_t size = c == RCCLX_CODEC_INT8 ? (code & 0x80 ? 256 - code : code) : code & 0x7f;
 
-    return size < (c == RCCLX_CODEC_INT8 ? 127u : 0x7eu) && gp_coded_top(c) * s < (t == RCCLX_F16 ? 0x1p15f : 0x1p127f) * 1.02f;
+    return size < (c == RCCLX_CODEC_INT8 ? 127u : 0x7eu) && gp_coded_top(c) * s < gp_bits_f32(gp_coded_near((int)t)) * 1.02f;
 }
 
 static void test_codes(int c, rcclx_type t, uint32_t scale)
@@ -107,7 +111,11 @@ static void test_codes(int c, rcclx_type t, uint32_t scale)
                 continue;
             memcpy(wire + rcclx_codec_scales_at(1), &s, 2);
             rcclx_codecs[c]->decode(t, wire, 1, &want);
-            differs("a code", c, t, code, s, narrowed(t, open_code(c, care, t, code, gp_bits_f32(scale << 16))), want);
+            const float by = gp_bits_f32(scale << 16);
+
+            differs("a code", c, t, code, s, narrowed(t, gp_care_value(c, (int)t, code, by, care)), want);
+            if (!care)
+                differs("a code in a word", c, t, code, s, narrowed(t, open_code(c, code, by)), want);
         }
 }
 
@@ -118,7 +126,7 @@ static void test_places(void)
         const uint32_t word = (uint32_t)random_bits(), joined[4] = {word, word >> 8 | 0x5500, word >> 16 | 0xff00, word >> 24};
         float f[4], g[4];
 
-        gp_open_i8(word, f);
+        gp_open_codes(1, word, 1.0f, f);
         gp_open_small_e4m3(word & ~0x01010101u, g);
         for (int i = 0; i < 4; i++) {
             const uint32_t code = word >> 8 * i & 0xff;
@@ -156,32 +164,59 @@ static uint64_t value_of(rcclx_type t, unsigned kind, int scale)
     }
 }
 
-static void test_block(int c, rcclx_type t, int n)
+/* Elements of the operation's type, and the same as floats, filled up with zeros. */
+static void fill(rcclx_type t, int n, unsigned char *in, float x[BLOCK])
 {
-    _Alignas(16) unsigned char wire[176], in[BLOCK * 4], back[BLOCK * 4];
     const size_t   size = rcclx_type_size(t);
     const unsigned kind = (unsigned)(random_bits() % 8);
     const int      by = t == RCCLX_F16 ? (int)(random_bits() % 30) - 14 : (int)(random_bits() % 250) - 124;
-    float          x[BLOCK];
 
-    for (int i = 0; i < n; i++) {
-        const uint64_t bits = value_of(t, random_bits() % 32 ? kind : 4, by);
+    for (int i = 0; i < BLOCK; i++) {
+        const uint64_t bits = i < n ? value_of(t, random_bits() % 32 ? kind : 4, by) : 0;
 
         memcpy(in + (size_t)i * size, &bits, size);
-        x[i] = widened(t, bits_get(in + (size_t)i * size, size));
+        x[i] = widened(t, bits);
     }
-    rcclx_codecs[c]->encode(t, in, (size_t)n, wire);
-    const uint32_t scale = (uint32_t)bits_get(wire + rcclx_codec_scales_at((size_t)n), 2), mine = make_scale(c, t, x, n);
-    differs("a scale", c, t, bits_get(in, size), scale, mine, scale);
-    const float s = gp_bits_f32((mine & 0x7fff) << 16), inverse = gp_inverse(s);
-    rcclx_codecs[c]->decode(t, wire, (size_t)n, back);
-    for (int i = 0; i < n; i++) {
-        const uint32_t code = make_code(c, mine >> 15, t, x[i], inverse, i % 4);
+}
 
-        differs("a value", c, t, bits_get(in + (size_t)i * size, size), scale, code, wire[i]);
-        differs("and back", c, t, code, scale, narrowed(t, open_code(c, mine >> 15, t, code, s)),
+/* Four elements at once; `values`: what comes back, too. */
+static void test_four(int c, rcclx_type t, const float x[4], uint32_t scale, const unsigned char *codes,
+                      const unsigned char *back)
+{
+    const float    s = gp_bits_f32(scale << 16);
+    const uint32_t want = (uint32_t)bits_get(codes, 4);
+
+    for (int values = 0; values < 2; values++) {
+        float f[4] = {x[0], x[1], x[2], x[3]};
+
+        differs("four values", c, t, gp_f32_bits(x[0]), scale,
+                gp_make_codes(c == RCCLX_CODEC_INT8, values, f, gp_inverse(s), s), want);
+        for (int i = 0; i < 4 && values; i++)
+            differs("one of four and back", c, t, gp_f32_bits(x[i]), scale, narrowed(t, f[i]),
+                    bits_get(back + (size_t)i * rcclx_type_size(t), rcclx_type_size(t)));
+    }
+}
+
+static void test_block(int c, rcclx_type t, int n)
+{
+    _Alignas(16) unsigned char wire[176] = {0}, in[BLOCK * 4], back[BLOCK * 4] = {0};
+    const size_t size = rcclx_type_size(t);
+    float        x[BLOCK];
+
+    fill(t, n, in, x);
+    rcclx_codecs[c]->encode(t, in, (size_t)n, wire);
+    rcclx_codecs[c]->decode(t, wire, (size_t)n, back);
+    const uint32_t scale = (uint32_t)bits_get(wire + rcclx_codec_scales_at((size_t)n), 2), care = scale & 0x8000;
+    differs("a scale", c, t, bits_get(in, size), scale, make_scale(c, t, x), scale);
+    differs("a scale the short way", c, t, bits_get(in, size), scale, make_scale_short(c, t, x), care ? 0 : scale);
+    const float s = gp_bits_f32((scale & 0x7fff) << 16), inverse = gp_inverse(s);
+    for (int i = 0; i < n; i++) {
+        differs("a value", c, t, gp_f32_bits(x[i]), scale, gp_care_code(c, (int)t, x[i], inverse, care), wire[i]);
+        differs("and back", c, t, wire[i], scale, narrowed(t, gp_care_value(c, (int)t, wire[i], s, care)),
                 bits_get(back + (size_t)i * size, size));
     }
+    for (int i = 0; i + 4 <= n && !care; i += 4)
+        test_four(c, t, x + i, scale, wire + i, back + (size_t)i * size);
 }
 
 /* ---- gfx942: FNUZ, as its instructions have it ---- */
@@ -272,8 +307,8 @@ static void test_fnuz_numbers(void)
 
 int main(void)
 {
-    static const uint32_t scales[] = {0x0080, 0x0081, 0x00ff, 0x0100, 0x3f80, 0x3f81, 0x3fff, 0x7b1c,
-                                      0x7b1d, 0x7c01, 0x7c02};
+    static const uint32_t scales[] = {0x0080, 0x0081, 0x00ff, 0x0100, 0x3f80, 0x3f81, 0x3fff, 0x429d, 0x429e, 0x4382,
+                                      0x4383, 0x729d, 0x729e, 0x7382, 0x7383, 0x7b1c, 0x7b1d, 0x7c01, 0x7c02};
     char name[80];
 
     reference_init();
