@@ -12,10 +12,10 @@
  *   GPU_PROCESSES    ranks are processes, a device each        GPU_THREADS    threads, a device each
  *   GPU_ONE_THREAD   one thread has them all, a device each    .ndevices = 2  not in processes: ranks share two
  *
- * RCCLX_TEST_DEVICE=cuda|hip|emu forces a kind. `work` runs once a place, between init
- * and destroy, in a fresh process: the program itself never calls the library or a driver,
- * which would not outlive a fork. Settings of the caller's environment are not seen, those in
- * .env are; a call that hangs ends by RCCLX_TIMEOUT. */
+ * RCCLX_TEST_DEVICE=cuda|hip|emu forces a kind; with RCCLX_TEST_RANKS=n only teams of n ranks fit.
+ * `work` runs once a place, between init and destroy, in a fresh process: the program itself never
+ * calls the library or a driver, which would not outlive a fork. Settings of the caller's environment
+ * are not seen, those in .env are; a call that hangs ends by RCCLX_TIMEOUT. */
 #include "conform/conform.h"
 
 #include "base/log.h"
@@ -109,11 +109,14 @@ static inline const gpu_kinds *gpu_here(void)
     return &here;
 }
 
-/* Are there devices enough? */
+/* Are there devices enough, and is it as many ranks as are asked for? */
 static inline bool gpu_fits(const gpu_team *t)
 {
     const gpu_kinds *here = gpu_here();
+    const char      *only = getenv("RCCLX_TEST_RANKS");
 
+    if (only && atoi(only) != t->n)
+        return false;
     return (t->ndevices ? t->ndevices : t->n) <= here->count && !(t->ndevices && t->place == GPU_PROCESSES);
 }
 
