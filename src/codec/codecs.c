@@ -1,6 +1,6 @@
 #include "codec/codec_kernels.h"
-#include "codec/float_mode.h"
 
+#include "device/float_mode.h"
 #include "device/reduce.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 #include "device/reduce.h"
 
 #include "device/convert.h"
+#include "device/float_mode.h"
 #include "device/reduce_kernels.h"
 
 #include <assert.h>
@@ -26,7 +27,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <immintrin.h>
 
 /* __builtin_cpu_supports also asks whether the system saves the registers; not
  * every compiler knows f16c by name. */
@@ -42,57 +42,6 @@ static bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-}
-
-/* All exceptions masked, round to nearest, subnormals kept; the low six bits
- * only record what happened. */
-typedef unsigned float_mode;
-
-static inline float_mode float_mode_enter(void)
-{
-    const float_mode old = _mm_getcsr();
-
-    if ((old & ~0x3fu) != 0x1f80)
-        _mm_setcsr(0x1f80);
-    return old;
-}
-
-static inline void float_mode_leave(float_mode old)
-{
-    if ((old & ~0x3fu) != 0x1f80)
-        _mm_setcsr(old);
-}
-
-#elif defined(__aarch64__)
-typedef uint64_t float_mode;
-
-static inline float_mode float_mode_enter(void)
-{
-    float_mode old;
-
-    __asm__ volatile("mrs %0, fpcr" : "=r"(old));
-    if (old != 0)
-        __asm__ volatile("msr fpcr, %0" : : "r"(UINT64_C(0)) : "memory");
-    return old;
-}
-
-static inline void float_mode_leave(float_mode old)
-{
-    if (old != 0)
-        __asm__ volatile("msr fpcr, %0" : : "r"(old) : "memory");
-}
-
-#else
-typedef int float_mode;
-
-static inline float_mode float_mode_enter(void)
-{
-    return 0;
-}
-
-static inline void float_mode_leave(float_mode old)
-{
-    (void)old;
 }
 #endif
 
@@ -334,10 +283,10 @@ void rcclx_reduce(const rcclx_reduce_args *a)
     if (op == RCCLX_AVG && kernels[a->type][op] == RCCLX_KERNEL_copy) {
         average_wide(&j, a->type == RCCLX_I64);
     } else {
-        const float_mode mode = float_mode_enter();
+        const rcclx_float_mode mode = rcclx_float_mode_enter();
 
         isa()->run[kernels[a->type][op]](&j);
-        float_mode_leave(mode);
+        rcclx_float_mode_leave(mode);
     }
 }
 

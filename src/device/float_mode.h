@@ -1,5 +1,5 @@
-#ifndef RCCLX_CODEC_FLOAT_MODE_H
-#define RCCLX_CODEC_FLOAT_MODE_H
+#ifndef RCCLX_DEVICE_FLOAT_MODE_H
+#define RCCLX_DEVICE_FLOAT_MODE_H
 
 #include <stdint.h>
 
@@ -8,8 +8,7 @@
  *   const rcclx_float_mode mode = rcclx_float_mode_enter();    nearest, subnormals kept
  *   rcclx_float_mode_leave(mode);                              as it was
  *
- * fegetenv and fesetenv do this and save the x87, too, which takes longer than a small message.
- * device/reduce.c has the same for itself. */
+ * fegetenv and fesetenv do this and save the x87, too, which takes longer than a small message. */
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 
