@@ -84,7 +84,7 @@ static rcclx_status differs(rcclx_team *t, const gp_control *c)
     words(t->area[t->rank], c->turn, c->sig, "one thing", mine, sizeof(mine));
     words(t->area[r], c->turn, c->peer_sig, "another", theirs, sizeof(theirs));
     snprintf(text, sizeof(text), "collective number %u: rank %d calls %s, but rank %d calls %s; all ranks must make the same calls "
-             "in the same order with the same count, type, operator and root", c->turn, t->rank, mine, r, theirs);
+             "in the same order with the same count, type, operator, root and precision", c->turn, t->rank, mine, r, theirs);
     return rcclx_team_break(t, RCCLX_MISMATCH, text);
 }
 

@@ -69,7 +69,7 @@ enum {
     RCCLX_ERROR_TEXT = 1024,
     RCCLX_NCALLS     = 64,        /* calls of a rank on a GPU that stay on record */
     RCCLX_GPU_RANKS  = 16,        /* with a GPU each, that share memory */
-    RCCLX_SEGMENT_VERSION = 3,    /* of all that ranks share */
+    RCCLX_SEGMENT_VERSION = 4,    /* of all that ranks share */
     RCCLX_GPU_SHARED = 1024,      /* allocations of a rank that peers have mapped */
 };
 
@@ -81,7 +81,7 @@ typedef struct {
 /* What a rank says when it starts an operation. seq is stored last (release). */
 typedef struct {
     _Alignas(64) _Atomic uint64_t seq;
-    uint32_t sig;      /* kind, type, operator, root: equal on all ranks or the call is wrong */
+    uint32_t sig;      /* kind, type, operator, root, codec: equal on all ranks or the call is wrong */
     uint16_t flags;    /* RCCLX_HDR_*: where my buffers are */
     uint16_t history;  /* of all my calls up to this one, hashed: equal, or an earlier one differed */
     uint64_t count;
@@ -159,7 +159,7 @@ typedef struct {
 /* A call a rank has handed to its GPU, for the texts of whoever asks. */
 typedef struct {
     _Atomic uint64_t hash, count;
-    _Atomic uint32_t turn, sig; /* sig: kind, type, operator, root */
+    _Atomic uint32_t turn, sig; /* sig: kind, type, operator, root, codec */
 } rcclx_gpu_call;
 
 /* What a rank says about its device. `here` is stored last; the second half later, and again and again. */

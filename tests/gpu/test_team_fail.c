@@ -84,7 +84,7 @@ TEST(calls_that_differ_are_told_on_both_ranks)
         CHECK(reduce(e, r, 1000) != ncclSuccess, "rank %d goes on", r);
     }
     says(ncclGetLastError(NULL), "AllReduce of 1000 float sum", "AllReduce of 1001 float sum");
-    says(ncclGetLastError(NULL), "collective number 1", "same count, type");
+    says(ncclGetLastError(NULL), "collective number 1", "same count, type, operator, root and precision");
     for (int r = 0; r < 2; r++)
         emu_wait(e, r);
     abort_all(e);

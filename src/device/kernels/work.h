@@ -60,7 +60,7 @@ typedef struct {
 
 /* What a rank says when it starts an operation, pushed to every peer. */
 typedef struct {
-    uint64_t sig;       /* hash of kind, count, type, operator, root: equal on all ranks or the call is wrong */
+    uint64_t sig;       /* hash of kind, count, type, operator, root, codec: equal on all ranks or the call is wrong */
     uint64_t in, out;   /* tokens */
     uint64_t scalar;    /* PREMUL */
 } gp_header;
