@@ -416,8 +416,8 @@ ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
-/* Close the group without running it; estimatedTime is what it would take.
- * simInfo may be NULL. */
+/* Close the group without running it; estimatedTime is what it would take,
+ * all of it in full precision. simInfo may be NULL. */
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo);
 
 /* ---- RCCL's additions -------------------------------------------------- */
