@@ -15,7 +15,7 @@ INLINE vi32 fp8_code(vf32 x, vf32 inverse)
     const vu32 u     = (vu32)(x * inverse);
     const vu32 t     = u & 0x7fffffff;
     const vu32 small = (vu32)((vf32)t + SPLAT_F32(0x1p14f)) - 0x46800000;
-    const vu32 code  = (t + (t >> 20 & 1) + (0x7ffff - (120 << 23))) >> 20;
+    const vu32 code  = (t + (t >> 20 & 1) + 0x7ffff - (120 << 23)) >> 20;
 
     return (vi32)((vu32)pick((vec)((vi32)t < 0x3c800000), (vec)small, (vec)code) | (u >> 24 & 0x80));
 }
