@@ -106,7 +106,7 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
     const size_t size = rcclx_type_size(op->type), nbytes = op->count * size;
     const rcclx_plan *plan = &r->plan[0].shape;
 
-    memcpy(w, r->work, plan->proto == RCCLX_PROTO_SIMPLE ? r->nbytes : sizeof(*w));
+    memcpy(w, r->work, rcclx_plan_is_aimed(plan) ? sizeof(*w) : r->nbytes);
     w->type = (uint8_t)op->type;
     w->op = (uint8_t)op->op;
     w->sig = rcclx_gpu_hash(op);
@@ -121,6 +121,8 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
         if (!rcclx_ready_number(r, k, rcclx_gpu_lanes_of(&g->picker, r, nlanes), nbytes, size, &w->plan[k]))
             return RCCLX_FAIL(RCCLX_USAGE, "rank %d: %s: %zu bytes are too many pieces to be staged; split the message, or "
                               "register its buffers (ncclCommRegister)", t->rank, rcclx_kind_name(op->kind), nbytes);
+    if (op->codec)
+        rcclx_ready_aim_coded(r, &g->frame, w);
     return RCCLX_OK;
 }
 

@@ -6,8 +6,7 @@
  *   gp_work | plan[0] | plan[1] | steps 0 | operands 0 | steps 1 | operands 1 |
  *             ^ counts, lengths and addresses are filled in at every launch
  *
- * In a flagged plan all addresses are known here, and small messages have no time for
- * a kernel to work them out: its steps and operands are written at the launch, aimed.
+ * Flagged plans, and those in low precision, are aimed at the launch: gpu_aim.c.
  *
  * What peers do with this rank's buffers decides what they must be told of them:
  * every rank's plan is looked at once. */
@@ -39,22 +38,10 @@ static size_t plan_bytes(const rcclx_plan *p)
     return padded(p->nsteps * sizeof(gp_step)) + padded(p->nrefs * sizeof(gp_ref));
 }
 
-/* Operands of a step for which there is no room in it. */
-static size_t far_operands(int n)
-{
-    return n > GP_NEAR ? (size_t)(n - GP_NEAR) : 0;
-}
-
 /* The same as a kernel gets it. */
 static size_t sent_bytes(const rcclx_plan *p)
 {
-    size_t n = p->nsteps * sizeof(gp_flagged);
-
-    if (p->proto == RCCLX_PROTO_SIMPLE)
-        return plan_bytes(p);
-    for (uint32_t i = 0; i < p->nsteps; i++)
-        n += far_operands(p->steps[i].nsrc + p->steps[i].ndst) * sizeof(uint64_t);
-    return n;
+    return rcclx_plan_is_aimed(p) ? rcclx_aimed_bytes(p) : plan_bytes(p);
 }
 
 /* Do all numbers fit their small fields? */
@@ -79,7 +66,7 @@ static uint16_t put_steps(const rcclx_plan *p, unsigned char *at)
         to[i] = (gp_step){
             .op = s->op, .proto = s->proto, .final = s->final, .lag = s->lag, .phase = (uint8_t)s->phase,
             .peer = s->peer == RCCLX_ALL ? GP_ALL : (uint8_t)s->peer, .nsrc = (uint8_t)s->nsrc, .ndst = (uint8_t)s->ndst,
-            .nblk = (uint8_t)s->nblk, .coded = s->coded, .first = (uint16_t)s->first,
+            .nblk = (uint8_t)s->nblk, .first = (uint16_t)s->first,
         };
     }
     return (uint16_t)padded(p->nsteps * sizeof(gp_step));
@@ -238,7 +225,7 @@ static rcclx_status make(rcclx_ready **out, const rcclx_shape *s, const pair *p)
     for (int k = 0; k < p->n; k++)
         put(r, k, p->algo[k], &p->plan[k], &end);
     r->nplans = p->n;
-    r->nbytes = p->plan[0].proto == RCCLX_PROTO_SIMPLE ? end : (uint16_t)(sizeof(gp_work) + sent_bytes(&p->plan[0]));
+    r->nbytes = rcclx_plan_is_aimed(&p->plan[0]) ? (uint16_t)(sizeof(gp_work) + sent_bytes(&p->plan[0])) : end;
     r->apart = p->algo[0]->flags & RCCLX_NEEDS_APART && s->kind == RCCLX_ALL_TO_ALL;
     gp_work *w = (gp_work *)(void *)r->work;
     w->nbytes = r->nbytes;
@@ -278,7 +265,7 @@ size_t rcclx_ready_longest(const rcclx_ready *r, int k, size_t nbytes)
     return most < nbytes ? most : nbytes;
 }
 
-static size_t slot_bytes(const rcclx_plan *p, const gp_layout *at)
+size_t rcclx_slot_bytes(const rcclx_plan *p, const gp_layout *at)
 {
     const size_t n = p->nslots ? p->nslots : 1;
 
@@ -292,7 +279,7 @@ static size_t slot_bytes(const rcclx_plan *p, const gp_layout *at)
 size_t rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsigned line)
 {
     const rcclx_plan *p = &r->plan[k].shape;
-    const size_t n = slot_bytes(p, at);
+    const size_t n = rcclx_slot_bytes(p, at);
 
     if (!p->nslots)
         return 0;
@@ -331,72 +318,4 @@ bool rcclx_ready_number(const rcclx_ready *r, int k, rcclx_gpu_lanes lanes, size
     to->units = lines / p->parts;
     to->rest = (uint32_t)(lines % p->parts);
     return npieces < RCCLX_MARK_PIECES;
-}
-
-/* --- flagged plans ------------------------------------------------------------------- */
-
-typedef struct {
-    const gp_frame *f;
-    const gp_work  *w;
-    size_t          slot;    /* bytes of one */
-    uint64_t        region;  /* of the slots in a window */
-} range;
-
-static uint64_t block_begin(const gp_plan *p, uint32_t b)
-{
-    const uint32_t k = b % p->parts;
-    const uint64_t at = LINE * (k * p->units + (k < p->rest ? k : p->rest));
-
-    return b / p->parts * p->whole_bytes + (at < p->whole_bytes ? at : p->whole_bytes);
-}
-
-/* A slot lies in its owner's window; that of a source is this rank's, and names who fills it. */
-static uint64_t spot(const range *a, const gp_ref *ref, bool source)
-{
-    const gp_work *w = a->w;
-
-    if (ref->buf == GP_SCRATCH)
-        return GP_SPOT(a->f->window[source ? a->f->rank : ref->rank] + a->region + ref->block * a->slot, ref->rank, 1);
-    return GP_SPOT((ref->buf == GP_IN ? w->in : w->out) + block_begin(&w->plan[0], ref->block), ref->rank, 0);
-}
-
-/* far: where operands go that do not fit the step. */
-static void aim_step(const range *a, const gp_step *s, const gp_ref *refs, gp_flagged *to, uint64_t *far)
-{
-    const gp_plan *p = &a->w->plan[0];
-
-    *to = (gp_flagged){ .op = s->op, .nsrc = s->nsrc, .ndst = s->ndst, .final = s->final, .own = GP_ALL,
-                        .far = (uint16_t)((unsigned char *)far - (const unsigned char *)a->w), .nbytes = p->block_bytes };
-    for (uint32_t k = 0; k < (uint32_t)s->nsrc + s->ndst; k++) {
-        const gp_ref *ref = &refs[s->first + k];
-        *(k < GP_NEAR ? &to->near[k] : &far[k - GP_NEAR]) = spot(a, ref, k < s->nsrc);
-        if (ref->buf != GP_SCRATCH && p->parts > 1)
-            to->nbytes = block_begin(p, ref->block + 1u) - block_begin(p, ref->block);
-        if (k >= s->nsrc)
-            continue;
-        if (ref->buf == GP_SCRATCH)
-            to->waits = 1;
-        else
-            to->own = (uint8_t)k;
-    }
-}
-
-void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_work *w)
-{
-    const gp_work *as = (const gp_work *)(const void *)r->work;
-    const gp_step *steps = (const gp_step *)(const void *)(r->work + as->plan[0].steps);
-    const gp_ref *refs = (const gp_ref *)(const void *)(r->work + as->plan[0].refs);
-    const bool ll = as->plan[0].proto == GP_LL;
-    gp_plan *p = &w->plan[0];
-    const range a = { f, w, slot_bytes(&r->plan[0].shape, &f->at), ll ? f->at.ll : f->at.ll128 };
-
-    rcclx_ready_number(r, 0, (rcclx_gpu_lanes){ 1, f->at.stage_bytes }, nbytes, 1, p);
-    p->slot_bytes = ll ? f->at.ll_bytes : f->at.ll128_bytes;
-    p->steps = sizeof(gp_work);
-    gp_flagged *to = (gp_flagged *)(void *)(w + 1);
-    uint64_t *far = (uint64_t *)(void *)(to + p->nsteps);
-    for (uint32_t i = 0; i < p->nsteps; i++) {
-        aim_step(&a, &steps[i], refs, &to[i], far);
-        far += far_operands(steps[i].nsrc + steps[i].ndst);
-    }
 }

@@ -58,8 +58,6 @@ rcclx_status rcclx_ready_make(rcclx_ready **r, const rcclx_shape *s, const rcclx
 size_t       rcclx_ready_longest(const rcclx_ready *r, int k, size_t nbytes);
 /* Bytes of a slot of plan k: data it takes, flags left out; 0: the plan has none. */
 size_t       rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsigned line);
-/* Make the work of a flagged plan: its numbers, lengths and addresses. windows, at and rank are the frame's. */
-void         rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_work *w);
 /* The lanes of a launch. In low precision each of a block's waves is one. */
 typedef struct {
     int    nlanes;
@@ -67,6 +65,17 @@ typedef struct {
 } rcclx_gpu_lanes;
 /* Fill plan k's numbers in; size: bytes of an element. false: too many pieces. */
 bool         rcclx_ready_number(const rcclx_ready *r, int k, rcclx_gpu_lanes lanes, size_t nbytes, size_t size, gp_plan *p);
+
+size_t       rcclx_slot_bytes(const rcclx_plan *p, const gp_layout *at);
+
+/* --- gpu_aim.c: steps whose addresses are worked out at the launch --------------------------- */
+
+bool         rcclx_plan_is_aimed(const rcclx_plan *p);
+size_t       rcclx_aimed_bytes(const rcclx_plan *p); /* of its steps and operands */
+/* Make the work of a flagged plan: its numbers, lengths and addresses. windows, at and rank are the frame's. */
+void         rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_work *w);
+/* Of one in low precision; its numbers stand. */
+void         rcclx_ready_aim_coded(const rcclx_ready *r, const gp_frame *f, gp_work *w);
 
 /* --- gpu_pick.c: which plan, how many lanes ---------------------------------------------- */
 

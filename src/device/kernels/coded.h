@@ -74,48 +74,36 @@ GP_DEV uint32_t gp_care_code(int codec, int type, float x, float inverse, uint32
 
 /* --- where a lane is ------------------------------------------------------------------- */
 
-/* A step's piece, alike in all threads of the wave; positions are elements of it. */
+/* What a lane does of a step in a piece, alike in all its threads; positions are elements of the piece. */
 typedef struct {
-    const char *own;                 /* the source that is not a run; NULL: none */
-    char       *run_out, *out;       /* the first destination that is a run; the one that is not; NULL: none */
-    uint32_t    before, runs;        /* runs among the sources: before the own one, in all */
-    uint32_t    scales;              /* where they begin in a run */
-    uint32_t    count, nfills;       /* elements; runs among the destinations */
-    int         divisor, quick;      /* quick: whole tiles may go the short way */
+    const gp_coded *s;
+    const uint64_t *far;
+    uint64_t own, out, slot;   /* addresses; slot: of the lane's staging behind lane 0's */
+    uint32_t scales, count;    /* where scales begin in a run; elements */
 } gp_coded_piece;
 
 typedef struct { float x[GP_CODED_ROWS][8]; } gp_coded_rows;
 typedef struct { gp_v4 v[GP_CODED_ROWS]; } gp_coded_own;
 typedef struct { uint32_t word[GP_CODED_ROWS][2], wire[GP_CODED_ROWS]; } gp_coded_run;
 
-/* The k-th source that is a run. */
-GP_DEV const char *gp_coded_source(const gp_ctx *c, const gp_coded_piece *p, uint32_t k)
+GP_DEV char *gp_coded_pointer(uint64_t at) { return (char *)(uintptr_t)at; }
+
+/* The k-th run among the sources; the m-th among the destinations. */
+GP_DEV uint64_t gp_coded_source(const gp_coded_piece *p, uint32_t k) { return (k ? p->far[k - 1] : p->s->run) + p->slot; }
+
+GP_DEV uint64_t gp_coded_fill(const gp_coded_piece *p, uint32_t m)
 {
-    return gp_src(c, k + (p->own && k >= p->before));
+    return (m ? p->far[(p->s->runs ? p->s->runs - 1 : 0) + m - 1] : p->s->fill) + p->slot;
 }
 
-GP_DEV gp_coded_piece gp_coded_open(const gp_ctx *c, const gp_step *s, uint32_t count)
+GP_DEV gp_coded_piece gp_coded_open(const gp_work *w, const gp_coded *s, const int type, uint64_t slot, uint32_t piece)
 {
-    const gp_ref *refs = c->refs + s->first;
-    gp_coded_piece p = { .count = count, .divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0 };
-    uint64_t bits = 0;
-    uint32_t plain = 0;
+    const uint64_t offset = (uint64_t)piece * w->plan[0].piece_bytes, left = offset < s->nbytes ? s->nbytes - offset : 0;
+    const uint32_t nbytes = left < w->plan[0].piece_bytes ? (uint32_t)left : w->plan[0].piece_bytes;
+    gp_coded_piece p = { s, (const uint64_t *)(const void *)((const char *)w + s->far), s->own ? s->own + offset : 0,
+                         s->out ? s->out + offset : 0, slot, 0, nbytes / (uint32_t)gp_type_bytes(type) };
 
-    p.scales = (count + GP_CODED_ALIGN - 1) / GP_CODED_ALIGN * GP_CODED_ALIGN;
-    GP_NO_UNROLL
-    for (uint32_t k = 0; k < s->nsrc; k++)
-        if (refs[k].buf == GP_SCRATCH)
-            p.runs++;
-        else
-            p.before = p.runs, p.own = gp_src(c, k), bits |= c->sh->src[k];
-    GP_NO_UNROLL
-    for (uint32_t m = 0; m < s->ndst; m++)
-        if (refs[s->nsrc + m].buf != GP_SCRATCH)
-            p.out = gp_dst(c, m), bits |= c->sh->dst[m], plain++;
-        else if (!p.nfills++)
-            p.run_out = gp_dst(c, m);
-    /* by a power of two a product is the same as a quotient */
-    p.quick = !(bits & 15) && !(p.divisor & (p.divisor - 1)) && plain < 2;
+    p.scales = (p.count + GP_CODED_ALIGN - 1) / GP_CODED_ALIGN * GP_CODED_ALIGN;
     return p;
 }
 
@@ -175,15 +163,13 @@ GP_DEV uint64_t gp_coded_scale_at(const gp_coded_piece *p, const int type, uint3
     return p->scales + at / GP_CODED_BLOCK * 2 + lane / (uint32_t)gp_coded_lanes(type) * 2;
 }
 
-GP_DEV gp_coded_spot gp_coded_spot_of(const gp_ctx *c, const gp_coded_piece *p, const int type, uint32_t lane, uint32_t at)
+GP_DEV gp_coded_spot gp_coded_spot_of(const gp_coded_piece *p, const int type, uint32_t lane, uint32_t at)
 {
     const uint64_t plain = (uint64_t)at * (uint64_t)gp_type_bytes(type) + lane * 16, code = gp_coded_code_at(type, lane, at);
-    const uint64_t scale = gp_coded_scale_at(p, type, lane, at);
-    const uint64_t run = p->runs ? (uint64_t)(uintptr_t)gp_coded_source(c, p, 0) : 0, run_out = (uint64_t)(uintptr_t)p->run_out;
-    gp_coded_spot t = { (uint64_t)(uintptr_t)p->own + plain, run + code, run + scale, run_out + code, run_out + scale,
-                        (uint64_t)(uintptr_t)p->out + plain, at };
+    const uint64_t scale = gp_coded_scale_at(p, type, lane, at), run = gp_coded_source(p, 0), fill = gp_coded_fill(p, 0);
+    const gp_coded_spot t = { p->own + plain, run + code, run + scale, fill + code,
+                              fill + scale + gp_coded_mine(type, lane) * gp_coded_row_scales(type), p->out + plain, at };
 
-    t.scale_out += gp_coded_mine(type, lane) * gp_coded_row_scales(type);
     return t;
 }
 
@@ -196,8 +182,6 @@ GP_DEV void gp_coded_next(const int type, gp_coded_spot *t)
     t->scale += rows * gp_coded_row_scales(type), t->scale_out += rows * gp_coded_row_scales(type);
     t->at += rows * gp_coded_row_bytes(type);
 }
-
-GP_DEV char *gp_coded_pointer(uint64_t at) { return (char *)(uintptr_t)at; }
 
 GP_DEV void gp_short_load_own(const int type, uint64_t own, gp_coded_own *o)
 {
@@ -262,25 +246,23 @@ GP_DEV int gp_short_cares(const int type, const gp_coded_run *r)
     return gp_ballot((int)(care & 0x8000u)) != 0;
 }
 
-/* The runs after the first, and the own source where it belongs. 0: one wants care. */
-GP_DEV int gp_short_add_more(const gp_ctx *c, const gp_coded_piece *p, const int codec, const int type, uint32_t lane, uint32_t at,
-                             const gp_coded_own *own, const gp_coded_run *run, gp_coded_rows *a)
+/* All sources, in order. 0: one wants care. */
+GP_DEV int gp_short_add_all(const gp_coded_piece *p, const int codec, const int type, uint32_t lane, uint32_t at,
+                            const gp_coded_own *own, gp_coded_rows *a)
 {
-    gp_coded_run next = *run;
+    const uint32_t runs = p->s->runs, before = p->own ? p->s->before : runs + 1;
 
-    if (p->own && p->before == 0)
+    if (before == 0)
         gp_short_add_own(type, own, 1, a);
     GP_NO_UNROLL
-    for (uint32_t k = 0; k < p->runs; k++) {
-        const gp_coded_run now = next;
-        if (k + 1 < p->runs) {
-            const uint64_t from = (uint64_t)(uintptr_t)gp_coded_source(c, p, k + 1);
-            gp_short_load_run(type, from + gp_coded_code_at(type, lane, at), from + gp_coded_scale_at(p, type, lane, at), &next);
-        }
-        if (gp_short_cares(type, &now))
+    for (uint32_t k = 0; k < runs; k++) {
+        const uint64_t from = gp_coded_source(p, k);
+        gp_coded_run run;
+        gp_short_load_run(type, from + gp_coded_code_at(type, lane, at), from + gp_coded_scale_at(p, type, lane, at), &run);
+        if (gp_short_cares(type, &run))
             return 0;
-        gp_short_add_run(codec, type, &now, k == 0 && !(p->own && p->before == 0), a);
-        if (p->own && p->before == k + 1)
+        gp_short_add_run(codec, type, &run, k == 0 && before, a);
+        if (before == k + 1)
             gp_short_add_own(type, own, 0, a);
     }
     return 1;
@@ -343,14 +325,13 @@ GP_DEV void gp_short_put_plain(const int type, const int number, char *out, cons
 }
 
 /* A tile of which all sources are added. 0: it wants care; nothing has been stored. */
-GP_DEV int gp_short_store(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type, const int fills,
-                          const int gives, const gp_coded_spot *t, gp_coded_rows *a)
+GP_DEV int gp_short_store(const gp_coded_piece *p, const int codec, const int type, const int fills, const int gives, uint32_t lane,
+                          const gp_coded_spot *t, gp_coded_rows *a)
 {
-    const uint32_t lane = c->tid;
     uint32_t word[GP_CODED_ROWS][2], mine;
 
-    if (p->divisor) {
-        const float by = gp_inverse((float)p->divisor);
+    if (p->s->divisor) {
+        const float by = gp_inverse((float)p->s->divisor);
         GP_UNROLL
         for (int u = 0; u < gp_coded_count(type); u++)
             GP_UNROLL
@@ -364,11 +345,9 @@ GP_DEV int gp_short_store(const gp_ctx *c, const gp_step *s, const gp_coded_piec
         gp_short_encode(codec, type, gives, lane, mine, a, word);
         gp_short_put_run(type, lane, gp_coded_pointer(t->code_out), gp_coded_pointer(t->scale_out), mine, word);
         GP_NO_UNROLL
-        for (uint32_t m = 0; p->nfills > 1 && m < s->ndst; m++) {
-            char *run = gp_dst(c, m);
-            if (c->refs[s->first + s->nsrc + m].buf == GP_SCRATCH && run != p->run_out)
-                gp_short_put_run(type, lane, run + (gp_coded_pointer(t->code_out) - p->run_out),
-                                 run + (gp_coded_pointer(t->scale_out) - p->run_out), mine, word);
+        for (uint32_t m = 1; m < p->s->fills; m++) {
+            const uint64_t further = gp_coded_fill(p, m) - gp_coded_fill(p, 0);
+            gp_short_put_run(type, lane, gp_coded_pointer(t->code_out + further), gp_coded_pointer(t->scale_out + further), mine, word);
         }
     }
     if (gives)
@@ -378,10 +357,10 @@ GP_DEV int gp_short_store(const gp_ctx *c, const gp_step *s, const gp_coded_piec
 
 /* Whole tiles from *first on, at most 32; those that want care are left: a bit each. own, run: the sources are the own one
  * (and) one run; both 0: any. What the next tile needs is asked for before this one is worked on. */
-GP_DEV uint32_t gp_short_tiles(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type,
-                               const int own, const int run, const int fills, const int gives, uint32_t whole, uint32_t *first)
+GP_DEV uint32_t gp_short_tiles(const gp_coded_piece *p, const int codec, const int type, const int own, const int run, const int fills,
+                               const int gives, uint32_t lane, uint32_t whole, uint32_t *first)
 {
-    gp_coded_spot t = gp_coded_spot_of(c, p, type, c->tid, *first);
+    gp_coded_spot t = gp_coded_spot_of(p, type, lane, *first);
     uint32_t left = 0;
     gp_coded_own next_own;
     gp_coded_run next_run;
@@ -410,36 +389,35 @@ GP_DEV uint32_t gp_short_tiles(const gp_ctx *c, const gp_step *s, const gp_coded
         }
         if (!own && !run) {
             gp_coded_own o;
-            gp_coded_run r;
             if (p->own)
                 gp_short_load_own(type, now.own, &o);
-            gp_short_load_run(type, now.code, now.scale, &r);
-            fine = gp_short_add_more(c, p, codec, type, c->tid, now.at, &o, &r, &a);
+            fine = gp_short_add_all(p, codec, type, lane, now.at, &o, &a);
         }
-        if (!fine || !gp_short_store(c, s, p, codec, type, fills, gives, &now, &a))
+        if (!fine || !gp_short_store(p, codec, type, fills, gives, lane, &now, &a))
             left |= bit;
     }
     *first = t.at;
     return left;
 }
 
-/* What steps are made of: push, push and keep, take, add and keep, add and push on. All others: the long way. */
-GP_DEV uint32_t gp_short_some(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type,
-                              uint32_t whole, uint32_t *first)
+/* What steps are made of: push, push and keep, take, add and push on, add and keep. */
+GP_DEV uint32_t gp_short_some(const gp_coded_piece *p, const int codec, const int type, uint32_t lane, uint32_t whole, uint32_t *first)
 {
-    if (!p->runs && p->nfills && !p->out)
-        return gp_short_tiles(c, s, p, codec, type, 1, 0, 1, 0, whole, first);
-    if (!p->runs && p->nfills)
-        return gp_short_tiles(c, s, p, codec, type, 1, 0, 1, 1, whole, first);
-    if (!p->own && p->runs == 1)
-        return gp_short_tiles(c, s, p, codec, type, 0, 1, 0, 1, whole, first);
-    if (p->runs == 1 && p->nfills)
-        return gp_short_tiles(c, s, p, codec, type, 1, 1, 1, 1, whole, first);
-    if (p->runs == 1)
-        return gp_short_tiles(c, s, p, codec, type, 1, 1, 0, 1, whole, first);
-    if (p->nfills)
-        return gp_short_tiles(c, s, p, codec, type, 0, 0, 1, 1, whole, first);
-    return gp_short_tiles(c, s, p, codec, type, 0, 0, 0, 1, whole, first);
+    const uint32_t runs = p->s->runs, fills = p->s->fills;
+
+    if (!runs && !p->out)
+        return gp_short_tiles(p, codec, type, 1, 0, 1, 0, lane, whole, first);
+    if (!runs)
+        return gp_short_tiles(p, codec, type, 1, 0, 1, 1, lane, whole, first);
+    if (runs == 1 && !p->own)
+        return gp_short_tiles(p, codec, type, 0, 1, 0, 1, lane, whole, first);
+    if (runs == 1 && fills)
+        return gp_short_tiles(p, codec, type, 1, 1, 1, 1, lane, whole, first);
+    if (runs == 1)
+        return gp_short_tiles(p, codec, type, 1, 1, 0, 1, lane, whole, first);
+    if (fills)
+        return gp_short_tiles(p, codec, type, 0, 0, 1, 1, lane, whole, first);
+    return gp_short_tiles(p, codec, type, 0, 0, 0, 1, lane, whole, first);
 }
 
 /* --- the long way: with care, any length and alignment ------------------------------------------ */
@@ -471,26 +449,29 @@ GP_DEV void gp_long_add_own(const gp_coded_piece *p, const int type, uint32_t at
         const uint32_t e = gp_coded_row(type, at, u);
         gp_acc acc;
         gp_f32_open(&acc, type, GP_OP_SUM,
-                    e < p->count ? gp_load16_odd(p->own + e * size, (int64_t)(p->count - e) * size) : gp_v4_make(0, 0, 0, 0), 0, 0);
+                    e < p->count ? gp_load16_odd(gp_coded_pointer(p->own + e * size), (int64_t)(p->count - e) * size)
+                                 : gp_v4_make(0, 0, 0, 0), 0, 0);
         GP_NO_UNROLL
         for (uint32_t i = 0; i < each; i++)
             a->x[u][i] = first ? acc.f[i] : gp_add_f32(a->x[u][i], acc.f[i]);
     }
 }
 
-GP_DEV void gp_long_sum(const gp_ctx *c, const gp_coded_piece *p, const int codec, const int type, uint32_t at, gp_coded_rows *a)
+GP_DEV void gp_long_sum(const gp_coded_piece *p, const int codec, const int type, uint32_t at, gp_coded_rows *a)
 {
+    const uint32_t runs = p->s->runs, before = p->own ? p->s->before : runs + 1;
+
     GP_NO_UNROLL
-    for (uint32_t k = 0; k <= p->runs; k++) {
-        if (p->own && k == p->before)
+    for (uint32_t k = 0; k <= runs; k++) {
+        if (k == before)
             gp_long_add_own(p, type, at, k == 0, a);
-        if (k < p->runs)
-            gp_long_add_run(p, codec, type, gp_coded_source(c, p, k), at, k == 0 && !(p->own && p->before == 0), a);
+        if (k < runs)
+            gp_long_add_run(p, codec, type, gp_coded_pointer(gp_coded_source(p, k)), at, k == 0 && before, a);
     }
     GP_NO_UNROLL
-    for (int i = 0; p->divisor && i < 8 * gp_coded_count(type); i++)
+    for (int i = 0; p->s->divisor && i < 8 * gp_coded_count(type); i++)
         if (i % 8 < gp_coded_each(type))
-            a->x[i / 8][i % 8] = gp_div_f32(a->x[i / 8][i % 8], (float)p->divisor);
+            a->x[i / 8][i % 8] = gp_div_f32(a->x[i / 8][i % 8], (float)p->s->divisor);
 }
 
 /* The greatest magnitude of the lane's elements of each row, of those below `below`. */
@@ -521,9 +502,8 @@ GP_DEV uint32_t gp_long_choose(const int codec, const int type, uint32_t lane, c
     return scale | care;
 }
 
-/* Codes of a row into a run; what they stand for comes back in x. */
-GP_DEV void gp_long_put_row(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int codec, const int type, uint32_t e,
-                            uint32_t scale, float *x)
+/* Codes of a row into all runs; what they stand for comes back in x. */
+GP_DEV void gp_long_put_row(const gp_coded_piece *p, const int codec, const int type, uint32_t e, uint32_t scale, float *x)
 {
     const float inverse = gp_inverse(gp_bits_f32(scale & 0xffff0000u));
 
@@ -532,21 +512,12 @@ GP_DEV void gp_long_put_row(const gp_ctx *c, const gp_step *s, const gp_coded_pi
         const uint32_t code = gp_care_code(codec, type, x[i], inverse, scale & 1);
         x[i] = gp_care_value(codec, type, code, gp_bits_f32(scale & 0xffff0000u), scale & 1);
         GP_NO_UNROLL
-        for (uint32_t m = 0; e < p->count && m < s->ndst; m++)
-            if (c->refs[s->first + s->nsrc + m].buf == GP_SCRATCH)
-                gp_st1(gp_dst(c, m) + e + i, code);
+        for (uint32_t m = 0; e < p->count && m < p->s->fills; m++)
+            gp_st1(gp_coded_pointer(gp_coded_fill(p, m) + e + i), code);
     }
 }
 
-GP_DEV void gp_long_put_scale(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, uint32_t block, uint32_t mine)
-{
-    GP_NO_UNROLL
-    for (uint32_t m = 0; block * GP_CODED_BLOCK < p->count && m < s->ndst; m++)
-        if (c->refs[s->first + s->nsrc + m].buf == GP_SCRATCH)
-            gp_st2(gp_dst(c, m) + p->scales + block * 2, mine >> 16 | (mine & 1) << 15);
-}
-
-GP_DEV void gp_long_put_plain(const gp_ctx *c, const gp_step *s, const gp_coded_piece *p, const int type, uint32_t e, const float *x)
+GP_DEV void gp_long_put_plain(const gp_coded_piece *p, const int type, uint32_t e, const float *x)
 {
     const uint32_t each = (uint32_t)gp_coded_each(type), size = 16 / each;
     gp_acc acc;
@@ -554,59 +525,102 @@ GP_DEV void gp_long_put_plain(const gp_ctx *c, const gp_step *s, const gp_coded_
     GP_NO_UNROLL
     for (uint32_t i = 0; i < each; i++)
         acc.f[i] = x[i];
-    GP_NO_UNROLL
-    for (uint32_t m = 0; e < p->count && m < s->ndst; m++)
-        if (c->refs[s->first + s->nsrc + m].buf != GP_SCRATCH)
-            gp_store16_odd(gp_dst(c, m) + e * size, gp_f32_close(&acc, type, GP_OP_SUM, 0), (int64_t)(p->count - e) * size);
+    if (e < p->count)
+        gp_store16_odd(gp_coded_pointer(p->out + e * size), gp_f32_close(&acc, type, GP_OP_SUM, 0), (int64_t)(p->count - e) * size);
 }
 
 /* A tile. Called seldom, so that it shares no registers with the short way. */
-GP_SLOW void gp_long_tile(gp_shared *sh, const gp_work *w, const gp_step *s, const gp_ref *refs, int nranks, uint32_t count, uint32_t lane,
-                          uint32_t first, int codec, int type)
+GP_SLOW void gp_long_tile(const gp_work *w, const gp_coded *s, uint64_t slot, uint32_t piece, uint32_t lane, uint32_t first, int codec,
+                          int type)
 {
-    const gp_frame frame = { .nranks = (uint8_t)nranks };
-    gp_ctx c = { .f = &frame, .w = w, .refs = refs, .sh = sh };
-    const gp_coded_piece p = gp_coded_open(&c, s, count);
+    const gp_coded_piece p = gp_coded_open(w, s, type, slot, piece);
     const uint32_t at = first + lane * (uint32_t)gp_coded_each(type);
     uint32_t mine = 0;
     gp_coded_rows a;
 
-    gp_long_sum(&c, &p, codec, type, at, &a);
-    if (p.nfills)
+    gp_long_sum(&p, codec, type, at, &a);
+    if (s->fills)
         mine = gp_long_choose(codec, type, lane, &a);
     GP_NO_UNROLL
     for (int u = 0; u < gp_coded_count(type); u++) {
         const uint32_t e = gp_coded_row(type, at, u), scale = gp_shuffle(mine, gp_coded_keeper(type, lane, u));
-        if (p.nfills)
-            gp_long_put_row(&c, s, &p, codec, type, e, scale, a.x[u]);
+        if (s->fills)
+            gp_long_put_row(&p, codec, type, e, scale, a.x[u]);
         if (p.out)
-            gp_long_put_plain(&c, s, &p, type, e, a.x[u]);
+            gp_long_put_plain(&p, type, e, a.x[u]);
     }
-    if (p.nfills && !(lane & 1))
-        gp_long_put_scale(&c, s, &p, gp_coded_row(type, at, (int)gp_coded_mine(type, lane)) / GP_CODED_BLOCK, mine);
+    const uint32_t block = gp_coded_row(type, at, (int)gp_coded_mine(type, lane)) / GP_CODED_BLOCK;
+    GP_NO_UNROLL
+    for (uint32_t m = 0; !(lane & 1) && block * GP_CODED_BLOCK < p.count && m < s->fills; m++)
+        gp_st2(gp_coded_pointer(gp_coded_fill(&p, m) + p.scales + block * 2), mine >> 16 | (mine & 1) << 15);
 }
 
-/* --- a block of a step ------------------------------------------------------------------------------ */
+/* --- steps ------------------------------------------------------------------------------------------- */
 
-GP_DEV void gp_coded_block(const gp_ctx *c, const gp_step *s, uint32_t piece, uint32_t b, const int codec, const int type)
+/* What stays in full precision: the own part of an all-to-all. */
+GP_DEV void gp_coded_copy(const gp_coded_piece *p, const int type, uint32_t lane)
 {
-    const gp_span span = gp_move_begin(c, s, piece, b);
-    const gp_coded_piece p = gp_coded_open(c, s, (uint32_t)span.end / (uint32_t)gp_type_bytes(type));
-    const uint32_t tile = gp_coded_tile_rows(type) * gp_coded_row_bytes(type);
-    const uint32_t whole = p.quick ? p.count / tile * tile : 0;
-    uint32_t first = 0;
+    const uint64_t nbytes = (uint64_t)p->count * (uint64_t)gp_type_bytes(type), row = GP_WAVE * 16;
+    const uint64_t whole = p->s->quick ? nbytes / (4 * row) * 4 * row : 0;
 
     GP_NO_UNROLL
+    for (uint64_t at = lane * 16; p->own != p->out && at < whole; at += 4 * row) {
+        gp_v4 v[4];
+        GP_UNROLL
+        for (int u = 0; u < 4; u++)
+            v[u] = gp_ld16_nt(gp_coded_pointer(p->own + at + (uint64_t)u * row));
+        GP_UNROLL
+        for (int u = 0; u < 4; u++)
+            gp_st16(gp_coded_pointer(p->out + at + (uint64_t)u * row), v[u]);
+    }
+    GP_NO_UNROLL
+    for (uint64_t at = whole + lane * 16; p->own != p->out && at < nbytes; at += row)
+        gp_store16_odd(gp_coded_pointer(p->out + at), gp_load16_odd(gp_coded_pointer(p->own + at), (int64_t)(nbytes - at)),
+                       (int64_t)(nbytes - at));
+}
+
+GP_DEV void gp_coded_move(const gp_ctx *c, const gp_coded *s, uint32_t piece, const int codec, const int type)
+{
+    const uint64_t slot = (uint64_t)c->lane * c->stage;
+    const gp_coded_piece p = gp_coded_open(c->w, s, type, slot, piece);
+    const uint32_t tile = gp_coded_tile_rows(type) * gp_coded_row_bytes(type), whole = s->quick ? p.count / tile * tile : 0;
+    uint32_t first = 0;
+
+    if (!s->runs && !s->fills) {
+        gp_coded_copy(&p, type, c->tid);
+        return;
+    }
+    GP_NO_UNROLL
     while (first < whole) {
-        uint32_t at = first, left = gp_short_some(c, s, &p, codec, type, whole, &first);
+        uint32_t at = first, left = gp_short_some(&p, codec, type, c->tid, whole, &first);
         GP_NO_UNROLL
         for (; left; left >>= 1, at += tile)
             if (left & 1)
-                gp_long_tile(c->sh, c->w, s, c->refs, c->f->nranks, p.count, c->tid, at, codec, type);
+                gp_long_tile(c->w, s, slot, piece, c->tid, at, codec, type);
     }
     GP_NO_UNROLL
     for (; first < p.count; first += tile)
-        gp_long_tile(c->sh, c->w, s, c->refs, c->f->nranks, p.count, c->tid, first, codec, type);
+        gp_long_tile(c->w, s, slot, piece, c->tid, first, codec, type);
+}
+
+/* 0: give up. */
+GP_DEV int gp_coded_steps(gp_ctx *c, const int codec, const int type)
+{
+    const gp_coded *steps = (const gp_coded *)(const void *)(c->w + 1);
+
+    GP_NO_UNROLL
+    for (uint32_t piece = c->lane; piece < c->p->npieces; piece += c->nlanes)
+        GP_NO_UNROLL
+        for (uint32_t i = 0; i < c->p->nsteps; i++) {
+            const gp_coded *s = &steps[i];
+            if (s->op == GP_SIGNAL)
+                gp_signal(c, s->phase, s->lag, piece);
+            else if (s->op != GP_WAIT)
+                gp_coded_move(c, s, piece, codec, type);
+            else if (!gp_wait(c, s->peer, s->phase, s->lag, piece))
+                return 0;
+        }
+    return 1;
 }
 
 #endif

@@ -247,31 +247,31 @@ GP_DEV int gp_meet(gp_ctx *c)
 /* --- steps that only synchronise --------------------------------------------------- */
 
 /* A credit says that slots were read: whoever stores what was read has read it, and need not wait for the stores. */
-GP_DEV void gp_signal(const gp_ctx *c, const gp_step *s, uint32_t piece)
+GP_DEV void gp_signal(const gp_ctx *c, uint32_t phase, uint32_t lag, uint32_t piece)
 {
     const uint32_t r = c->tid;
-    const int credit = s->lag && piece + c->nlanes < c->p->npieces;
+    const int credit = lag && piece + c->nlanes < c->p->npieces;
     uint64_t *at = (uint64_t *)(void *)(gp_window(c, r < c->f->nranks ? r : 0) + c->f->at.counters + c->lane * 128) + c->f->rank;
 
     gp_lane_publish(c);
     if (r >= c->f->nranks || r == c->f->rank)
         return;
     if (credit)
-        gp_flag_relaxed(at, GP_MARK(c->turn, piece, s->phase));
+        gp_flag_relaxed(at, GP_MARK(c->turn, piece, phase));
     else
-        gp_flag_release(at, GP_MARK(c->turn, piece, s->phase));
+        gp_flag_release(at, GP_MARK(c->turn, piece, phase));
 }
 
-GP_DEV int gp_wait(gp_ctx *c, const gp_step *s, uint32_t piece)
+GP_DEV int gp_wait(gp_ctx *c, uint32_t peer, uint32_t phase, uint32_t lag, uint32_t piece)
 {
     const uint32_t r = c->tid;
-    const int previous = s->lag == GP_LAG_PREVIOUS;
+    const int previous = lag == GP_LAG_PREVIOUS;
 
-    if (s->phase == 0 /* headers are here */ || (previous && piece < c->nlanes) ||
-        (s->lag == GP_LAG_END && piece + c->nlanes < c->p->npieces))
+    if (phase == 0 /* headers are here */ || (previous && piece < c->nlanes) ||
+        (lag == GP_LAG_END && piece + c->nlanes < c->p->npieces))
         return 1;
-    const uint64_t mark = GP_MARK(c->turn, previous ? piece - c->nlanes : piece, s->phase);
-    if (r < c->f->nranks && r != c->f->rank && (s->peer == GP_ALL || s->peer == r)) {
+    const uint64_t mark = GP_MARK(c->turn, previous ? piece - c->nlanes : piece, phase);
+    if (r < c->f->nranks && r != c->f->rank && (peer == GP_ALL || peer == r)) {
         const uint64_t *at = (const uint64_t *)(gp_window(c, c->f->rank) + c->f->at.counters + c->lane * 128) + r;
         while ((int64_t)(gp_flag_acquire(at) - mark) < 0)
             if (gp_waits(c, r))
@@ -384,24 +384,21 @@ GP_DEV uint32_t gp_free_steps(gp_ctx *c)
 }
 
 /* 0: give up. */
-GP_DEV int gp_simple_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int codec, const int type, const int op)
+GP_DEV int gp_simple_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int type, const int op)
 {
     const gp_part all = { 0, GP_ALL_TILES };
 
     if (s->op == GP_WAIT)
-        return gp_wait(c, s, piece);
+        return gp_wait(c, s->peer, s->phase, s->lag, piece);
     if (s->op == GP_SIGNAL)
-        gp_signal(c, s, piece);
+        gp_signal(c, s->phase, s->lag, piece);
     GP_NO_UNROLL
     for (uint32_t b = 0; s->op <= GP_REDUCE && b < s->nblk; b++)
-        if (codec && s->coded)
-            gp_coded_block(c, s, piece, b, codec, type);
-        else
-            gp_simple_block(c, s, piece, b, all, codec ? GP_COPIES : type, op);
+        gp_simple_block(c, s, piece, b, all, type, op);
     return 1;
 }
 
-GP_DEV int gp_simple_steps(gp_ctx *c, const int codec, const int type, const int op)
+GP_DEV int gp_simple_steps(gp_ctx *c, const int type, const int op)
 {
     const uint32_t first = c->p->pieced ? c->lane : 0, npieces = c->p->pieced ? c->p->npieces : 1;
 
@@ -411,7 +408,7 @@ GP_DEV int gp_simple_steps(gp_ctx *c, const int codec, const int type, const int
         for (uint32_t i = 0; i < c->p->nsteps; i++) {
             if (type == GP_COPIES && c->p->nfree > 1 && i == c->p->free)
                 i += gp_free_steps(c);
-            if (!gp_simple_step(c, &c->steps[i], piece, codec, type, op))
+            if (!gp_simple_step(c, &c->steps[i], piece, type, op))
                 return 0;
         }
     return 1;
@@ -460,7 +457,9 @@ GP_DEV int gp_do_work(gp_ctx *c, const int proto, const int codec, const int typ
         if (proto == GP_SIMPLE && c->w->nplans > 1 && gp_shared_peek(&c->sh->staged))
             gp_choose_plan(c, 1);
     }
-    return proto == GP_SIMPLE ? gp_simple_steps(c, codec, type, op) : gp_flagged_steps(c, proto, type, op);
+    if (codec)
+        return gp_coded_steps(c, codec, type);
+    return proto == GP_SIMPLE ? gp_simple_steps(c, type, op) : gp_flagged_steps(c, proto, type, op);
 }
 
 /* Lanes: a block, or a wave of it; `sh` is then an array. */

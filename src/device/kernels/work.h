@@ -73,7 +73,7 @@ enum { GP_IN, GP_OUT, GP_SCRATCH };                              /* as rcclx_buf
 typedef struct {
     uint8_t  op, proto, final, lag;
     uint8_t  peer, phase;      /* peer: GP_ALL for every other rank */
-    uint8_t  nsrc, ndst, nblk, coded;
+    uint8_t  nsrc, ndst, nblk, pad;
     uint16_t first;            /* operand, of this plan */
 } gp_step;
 enum { GP_COPY, GP_REDUCE, GP_SIGNAL, GP_WAIT };                 /* as rcclx_step_op */
@@ -97,6 +97,18 @@ typedef struct {
     uint64_t nbytes;
     uint64_t near[GP_NEAR];
 } gp_flagged;
+/* A step in low precision, likewise worked out: what a lane does of it begins at an address and a lane's staging, or
+ * piece, further. A run is a slot with codes (coded.h). 0: none. */
+typedef struct {
+    uint8_t  op, phase, lag, peer; /* as gp_step */
+    uint8_t  runs, before;         /* sources that are runs; those before the own one */
+    uint8_t  fills, quick;         /* destinations that are runs; operands are aligned, and the sum needs no division */
+    uint16_t far;                  /* runs after the first of either, bytes from the work: sources, then destinations */
+    uint16_t divisor;              /* 0: none */
+    uint64_t nbytes;               /* of the block */
+    uint64_t own, out;             /* the block in IN and in OUT */
+    uint64_t run, fill;            /* lane 0's slot */
+} gp_coded;
 #define GP_SPOT(at, rank, slot) ((uint64_t)(at) | (uint64_t)(rank) << 56 | (uint64_t)(slot) << 63)
 #define GP_SPOT_AT(spot)   ((spot) & ((UINT64_C(1) << 56) - 1))
 #define GP_SPOT_RANK(spot) ((uint32_t)((spot) >> 56) & (GP_RANKS - 1))
