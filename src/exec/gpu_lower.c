@@ -288,14 +288,30 @@ size_t rcclx_ready_slot(const rcclx_ready *r, int k, const gp_layout *at, unsign
 
 /* Staged: every lane something to do, all of them equally often, in pieces not too short to be worth
  * their signals. */
-static size_t piece_bytes(size_t most, size_t longest, int nlanes, size_t unit)
+static size_t piece_bytes(size_t most, size_t longest, int nlanes)
 {
     enum { LEAST = 4096 };
     const size_t round = most * (size_t)nlanes, rounds = longest ? (longest + round - 1) / round : 1;
     size_t n = (longest + rounds * (size_t)nlanes - 1) / (rounds * (size_t)nlanes);
 
-    n = ((n < LEAST ? LEAST : n) + unit - 1) / unit * unit;
+    n = n < LEAST ? LEAST : (n + 127) & ~(size_t)127;
     return n < most ? n : most;
+}
+
+/* Low precision: what a lane does of a block, and of that at a time. */
+static size_t coded_part(size_t longest, int nlanes, size_t size)
+{
+    const size_t unit = CODED_UNIT * size, n = (longest + (size_t)nlanes - 1) / (size_t)nlanes;
+
+    return n ? (n + unit - 1) / unit * unit : unit;
+}
+
+static size_t coded_piece(size_t most, size_t part, size_t size)
+{
+    const size_t unit = CODED_UNIT * size, times = (part + most - 1) / most, n = (part + times - 1) / times;
+    const size_t piece = (n + unit - 1) / unit * unit;
+
+    return piece < most ? piece : most;
 }
 
 bool rcclx_ready_number(const rcclx_ready *r, int k, rcclx_gpu_lanes lanes, size_t nbytes, size_t size, gp_plan *to)
@@ -304,16 +320,19 @@ bool rcclx_ready_number(const rcclx_ready *r, int k, rcclx_gpu_lanes lanes, size
     const size_t longest = rcclx_ready_longest(r, k, nbytes), lines = (nbytes + LINE - 1) / LINE;
     size_t slot = lanes.stage / (p->nslots ? p->nslots : 1u) & ~(size_t)127, piece = slot, npieces = 1;
 
-    if (p->pieced) {
-        const bool coded = p->shape.coded;
-        piece = piece_bytes(coded ? rcclx_codec_fits(slot) * size : slot, longest, lanes.nlanes, coded ? CODED_UNIT * size : 128);
+    size_t block = longest;
+    if (p->shape.coded) {
+        block = coded_part(longest, lanes.nlanes, size);
+        piece = coded_piece(rcclx_codec_fits(slot) * size, block, size);
+        npieces = (block + piece - 1) / piece + 1; /* the first may be shorter */
+    } else if (p->pieced) {
+        slot = piece = piece_bytes(slot, longest, lanes.nlanes);
         npieces = (longest + piece - 1) / piece;
-        slot = coded ? slot : piece;
     }
     to->slot_bytes = (uint32_t)slot;
     to->piece_bytes = (uint32_t)piece;
     to->npieces = npieces ? (uint32_t)npieces : 1; /* a message of nothing still has its signals */
-    to->block_bytes = longest;
+    to->block_bytes = block;
     to->whole_bytes = nbytes;
     to->units = lines / p->parts;
     to->rest = (uint32_t)(lines % p->parts);

@@ -20,7 +20,7 @@
  *
  * Part of run.h. */
 
-enum { GP_CODED_ROWS = 4, GP_CODED_BLOCK = 32, GP_CODED_ALIGN = 128 };
+enum { GP_CODED_ROWS = 4, GP_CODED_BLOCK = 32, GP_CODED_ALIGN = 128, GP_CODED_UNIT = 512 /* elements: pieces are multiples */ };
 
 GP_DEV int gp_coded_lanes(int type) { return type == GP_F32 ? 8 : 4; }    /* of a block */
 GP_DEV int gp_coded_each(int type) { return type == GP_F32 ? 4 : 8; }     /* elements of a lane in a row */
@@ -96,10 +96,11 @@ GP_DEV uint64_t gp_coded_fill(const gp_coded_piece *p, uint32_t m)
     return (m ? p->far[(p->s->runs ? p->s->runs - 1 : 0) + m - 1] : p->s->fill) + p->slot;
 }
 
-GP_DEV gp_coded_piece gp_coded_open(const gp_work *w, const gp_coded *s, const int type, uint64_t slot, uint32_t piece)
+/* offset: of the piece in the step's block; most: bytes that it has at most. */
+GP_DEV gp_coded_piece gp_coded_open(const gp_work *w, const gp_coded *s, const int type, uint64_t slot, uint64_t offset, uint32_t most)
 {
-    const uint64_t offset = (uint64_t)piece * w->plan[0].piece_bytes, left = offset < s->nbytes ? s->nbytes - offset : 0;
-    const uint32_t nbytes = left < w->plan[0].piece_bytes ? (uint32_t)left : w->plan[0].piece_bytes;
+    const uint64_t left = offset < s->nbytes ? s->nbytes - offset : 0;
+    const uint32_t nbytes = left < most ? (uint32_t)left : most;
     gp_coded_piece p = { s, (const uint64_t *)(const void *)((const char *)w + s->far), s->own ? s->own + offset : 0,
                          s->out ? s->out + offset : 0, slot, 0, nbytes / (uint32_t)gp_type_bytes(type) };
 
@@ -530,10 +531,10 @@ GP_DEV void gp_long_put_plain(const gp_coded_piece *p, const int type, uint32_t 
 }
 
 /* A tile. Called seldom, so that it shares no registers with the short way. */
-GP_SLOW void gp_long_tile(const gp_work *w, const gp_coded *s, uint64_t slot, uint32_t piece, uint32_t lane, uint32_t first, int codec,
-                          int type)
+GP_SLOW void gp_long_tile(const gp_work *w, const gp_coded *s, uint64_t slot, uint64_t offset, uint32_t most, uint32_t lane,
+                          uint32_t first, int codec, int type)
 {
-    const gp_coded_piece p = gp_coded_open(w, s, type, slot, piece);
+    const gp_coded_piece p = gp_coded_open(w, s, type, slot, offset, most);
     const uint32_t at = first + lane * (uint32_t)gp_coded_each(type);
     uint32_t mine = 0;
     gp_coded_rows a;
@@ -579,10 +580,10 @@ GP_DEV void gp_coded_copy(const gp_coded_piece *p, const int type, uint32_t lane
                        (int64_t)(nbytes - at));
 }
 
-GP_DEV void gp_coded_move(const gp_ctx *c, const gp_coded *s, uint32_t piece, const int codec, const int type)
+GP_DEV void gp_coded_move(const gp_ctx *c, const gp_coded *s, uint64_t offset, uint32_t most, const int codec, const int type)
 {
     const uint64_t slot = (uint64_t)c->lane * c->stage;
-    const gp_coded_piece p = gp_coded_open(c->w, s, type, slot, piece);
+    const gp_coded_piece p = gp_coded_open(c->w, s, type, slot, offset, most);
     const uint32_t tile = gp_coded_tile_rows(type) * gp_coded_row_bytes(type), whole = s->quick ? p.count / tile * tile : 0;
     uint32_t first = 0;
 
@@ -596,30 +597,45 @@ GP_DEV void gp_coded_move(const gp_ctx *c, const gp_coded *s, uint32_t piece, co
         GP_NO_UNROLL
         for (; left; left >>= 1, at += tile)
             if (left & 1)
-                gp_long_tile(c->w, s, slot, piece, c->tid, at, codec, type);
+                gp_long_tile(c->w, s, slot, offset, most, c->tid, at, codec, type);
     }
     GP_NO_UNROLL
     for (; first < p.count; first += tile)
-        gp_long_tile(c->w, s, slot, piece, c->tid, first, codec, type);
+        gp_long_tile(c->w, s, slot, offset, most, c->tid, first, codec, type);
+}
+
+/* A lane has a part of every block for itself, and does it piece by piece. Lanes' first pieces are of four lengths, so
+ * that they do not all push at the same time and all take at the same time: the link and the memory both have something to do. */
+GP_DEV uint32_t gp_coded_first(const gp_plan *p, const int type, uint32_t lane)
+{
+    const uint32_t unit = GP_CODED_UNIT * (uint32_t)gp_type_bytes(type), quarter = p->piece_bytes / 4 / unit * unit;
+
+    return p->block_bytes > p->piece_bytes ? p->piece_bytes - lane % 4 * quarter : p->piece_bytes;
 }
 
 /* 0: give up. */
 GP_DEV int gp_coded_steps(gp_ctx *c, const int codec, const int type)
 {
     const gp_coded *steps = (const gp_coded *)(const void *)(c->w + 1);
+    const uint64_t part = c->p->block_bytes, begin = c->lane * part;
+    uint64_t at = 0;
+    uint32_t most = gp_coded_first(c->p, type, c->lane);
 
     GP_NO_UNROLL
-    for (uint32_t piece = c->lane; piece < c->p->npieces; piece += c->nlanes)
+    for (uint32_t piece = 0; at < part || !piece; piece++, at += most, most = c->p->piece_bytes) {
+        const gp_turn t = { piece, piece - 1, piece == 0, at + most >= part };
+        const uint32_t nbytes = part - at < most ? (uint32_t)(part - at) : most;
         GP_NO_UNROLL
         for (uint32_t i = 0; i < c->p->nsteps; i++) {
             const gp_coded *s = &steps[i];
             if (s->op == GP_SIGNAL)
-                gp_signal(c, s->phase, s->lag, piece);
+                gp_signal_step(c, s->phase, s->lag, t);
             else if (s->op != GP_WAIT)
-                gp_coded_move(c, s, piece, codec, type);
-            else if (!gp_wait(c, s->peer, s->phase, s->lag, piece))
+                gp_coded_move(c, s, begin + at, nbytes, codec, type);
+            else if (!gp_wait_step(c, s->peer, s->phase, s->lag, t))
                 return 0;
         }
+    }
     return 1;
 }
 

@@ -247,10 +247,9 @@ GP_DEV int gp_meet(gp_ctx *c)
 /* --- steps that only synchronise --------------------------------------------------- */
 
 /* A credit says that slots were read: whoever stores what was read has read it, and need not wait for the stores. */
-GP_DEV void gp_signal(const gp_ctx *c, uint32_t phase, uint32_t lag, uint32_t piece)
+GP_DEV void gp_signal(const gp_ctx *c, uint32_t phase, uint32_t piece, int credit)
 {
     const uint32_t r = c->tid;
-    const int credit = lag && piece + c->nlanes < c->p->npieces;
     uint64_t *at = (uint64_t *)(void *)(gp_window(c, r < c->f->nranks ? r : 0) + c->f->at.counters + c->lane * 128) + c->f->rank;
 
     gp_lane_publish(c);
@@ -262,15 +261,22 @@ GP_DEV void gp_signal(const gp_ctx *c, uint32_t phase, uint32_t lag, uint32_t pi
         gp_flag_release(at, GP_MARK(c->turn, piece, phase));
 }
 
-GP_DEV int gp_wait(gp_ctx *c, uint32_t peer, uint32_t phase, uint32_t lag, uint32_t piece)
+/* piece: this one; before: the lane's previous one, or none; last: there is none behind it. */
+typedef struct { uint32_t piece, before; int first, last; } gp_turn;
+
+GP_DEV void gp_signal_step(const gp_ctx *c, uint32_t phase, uint32_t lag, gp_turn t)
+{
+    gp_signal(c, phase, t.piece, lag && !t.last);
+}
+
+GP_DEV int gp_wait_step(gp_ctx *c, uint32_t peer, uint32_t phase, uint32_t lag, gp_turn t)
 {
     const uint32_t r = c->tid;
     const int previous = lag == GP_LAG_PREVIOUS;
 
-    if (phase == 0 /* headers are here */ || (previous && piece < c->nlanes) ||
-        (lag == GP_LAG_END && piece + c->nlanes < c->p->npieces))
+    if (phase == 0 /* headers are here */ || (previous && t.first) || (lag == GP_LAG_END && !t.last))
         return 1;
-    const uint64_t mark = GP_MARK(c->turn, previous ? piece - c->nlanes : piece, phase);
+    const uint64_t mark = GP_MARK(c->turn, previous ? t.before : t.piece, phase);
     if (r < c->f->nranks && r != c->f->rank && (peer == GP_ALL || peer == r)) {
         const uint64_t *at = (const uint64_t *)(gp_window(c, c->f->rank) + c->f->at.counters + c->lane * 128) + r;
         while ((int64_t)(gp_flag_acquire(at) - mark) < 0)
@@ -387,11 +393,12 @@ GP_DEV uint32_t gp_free_steps(gp_ctx *c)
 GP_DEV int gp_simple_step(gp_ctx *c, const gp_step *s, uint32_t piece, const int type, const int op)
 {
     const gp_part all = { 0, GP_ALL_TILES };
+    const gp_turn t = { piece, piece - c->nlanes, piece < c->nlanes, piece + c->nlanes >= c->p->npieces };
 
     if (s->op == GP_WAIT)
-        return gp_wait(c, s->peer, s->phase, s->lag, piece);
+        return gp_wait_step(c, s->peer, s->phase, s->lag, t);
     if (s->op == GP_SIGNAL)
-        gp_signal(c, s->phase, s->lag, piece);
+        gp_signal_step(c, s->phase, s->lag, t);
     GP_NO_UNROLL
     for (uint32_t b = 0; s->op <= GP_REDUCE && b < s->nblk; b++)
         gp_simple_block(c, s, piece, b, all, type, op);

@@ -123,7 +123,7 @@ typedef struct {
     uint32_t piece_bytes;      /* of the message: what goes through a slot at a time */
     /* block b of IN and OUT is bytes [begin(b), begin(b+1)) of it, cut on lines of 64 bytes: begin(b) =
      * b / parts * whole_bytes + min(64 * (k * units + min(k, rest)), whole_bytes) where k = b % parts */
-    uint64_t block_bytes;      /* of the longest block */
+    uint64_t block_bytes;      /* of the longest block; low precision: of a lane's part of it */
     uint64_t whole_bytes, units;
     uint32_t rest;
     uint16_t parts;
