@@ -32,6 +32,7 @@ enum { HALVES = 2 };
 typedef struct {
     rcclx_plan *p;
     int n, me, halves;
+    bool tight;      /* no slot for the owner's own block */
 } relay;
 
 static int block_of(const relay *w, int rank, int half)
@@ -42,7 +43,11 @@ static int block_of(const relay *w, int rank, int half)
 static int filled(int half) { return 1 + half; }
 static int summed(int half) { return 1 + HALVES + half; } /* or taken */
 
-static int slot_of(const relay *w, int half, int rank) { return half * w->n + rank; }
+/* The slot of `owner` that rank fills. */
+static int slot_of(const relay *w, int half, int rank, int owner)
+{
+    return w->tight ? half * (w->n - 1) + rank - (rank > owner) : half * w->n + rank;
+}
 
 /* My contribution to everybody's block, into the slot there that stands for me. */
 static void push(const relay *w, int half)
@@ -51,7 +56,7 @@ static void push(const relay *w, int half)
         const int to = (w->me + i) % w->n;
         rcclx_copy_step(w->p, RCCLX_PROTO_SIMPLE, 1);
         rcclx_src(w->p, RCCLX_IN, w->me, block_of(w, to, half), true);
-        rcclx_dst(w->p, RCCLX_SCRATCH, to, slot_of(w, half, w->me));
+        rcclx_dst(w->p, RCCLX_SCRATCH, to, slot_of(w, half, w->me, to));
     }
     rcclx_signal(w->p, filled(half));
 }
@@ -64,14 +69,14 @@ static void open_sum(const relay *w, int half)
         if (r == w->me)
             rcclx_src(w->p, RCCLX_IN, r, block_of(w, r, half), true);
         else
-            rcclx_src(w->p, RCCLX_SCRATCH, w->me, slot_of(w, half, r), true);
+            rcclx_src(w->p, RCCLX_SCRATCH, w->me, slot_of(w, half, r, w->me), true);
 }
 
 static bool begin(relay *w, rcclx_plan *p, const rcclx_shape *s, const char *name, int phases)
 {
     const bool split = s->kind == RCCLX_ALL_REDUCE || s->kind == RCCLX_BROADCAST;
 
-    *w = (relay){ p, s->nranks, s->rank, s->coded ? 1 : HALVES };
+    *w = (relay){ p, s->nranks, s->rank, s->coded ? 1 : HALVES, s->coded };
     rcclx_plan_init(p, s, name, split ? RCCLX_CUT_SPLIT : RCCLX_CUT_EVEN,
                     s->kind == RCCLX_BROADCAST ? w->halves : split ? w->halves * s->nranks : s->nranks);
     if (!split)
@@ -80,7 +85,8 @@ static bool begin(relay *w, rcclx_plan *p, const rcclx_shape *s, const char *nam
         rcclx_part_alone(p);
         return false;
     }
-    rcclx_part_slots(p, phases * w->halves * s->nranks); /* on every rank, whichever slots it names */
+    const int slots = !s->coded ? s->nranks : s->kind == RCCLX_BROADCAST ? 1 : s->nranks - 1;
+    rcclx_part_slots(p, phases * w->halves * slots); /* on every rank, whichever slots it names */
     rcclx_wait(p, RCCLX_ALL, 0, RCCLX_LAG_NONE);
     return true;
 }
@@ -106,12 +112,12 @@ static void build(rcclx_plan *p, const rcclx_shape *s)
 
 /* --- through scratch ------------------------------------------------------------ */
 
-/* What lies in slot `base` + r, of every other rank r, into OUT. */
-static void take(const relay *w, int half, int base)
+/* What every other rank has put into its slot of this half, into OUT. */
+static void take(const relay *w, int half, int phase)
 {
     for (int i = 1; i < w->n; i++) {
         const int from = (w->me + i) % w->n;
-        rcclx_part_copy(w->p, RCCLX_SCRATCH, w->me, base + from, RCCLX_OUT, block_of(w, from, half), 1);
+        rcclx_part_copy(w->p, RCCLX_SCRATCH, w->me, slot_of(w, phase * w->halves + half, from, w->me), RCCLX_OUT, block_of(w, from, half), 1);
     }
 }
 
@@ -123,12 +129,12 @@ static void all_reduce(const relay *w)
         open_sum(w, half);
         rcclx_dst(w->p, RCCLX_OUT, w->me, block_of(w, w->me, half));
         for (int i = 1; i < w->n; i++)
-            rcclx_dst(w->p, RCCLX_SCRATCH, (w->me + i) % w->n, slot_of(w, w->halves + half, w->me));
+            rcclx_dst(w->p, RCCLX_SCRATCH, (w->me + i) % w->n, slot_of(w, w->halves + half, w->me, (w->me + i) % w->n));
         rcclx_signal(w->p, summed(half));
     }
     for (int half = 0; half < w->halves; half++) {
         rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_NONE);
-        take(w, half, slot_of(w, w->halves + half, 0));
+        take(w, half, 1);
     }
 }
 
@@ -145,14 +151,14 @@ static void reduce_scatter(const relay *w)
     }
 }
 
-/* One block for everybody, me too, from whom it lies in the slots `slot`. */
-static void push_to_all(const relay *w, int half, int slot, int block)
+/* One block for everybody, me too. one: it is the only one of its half, in slot `half` of all. */
+static void push_to_all(const relay *w, int half, int block, bool one)
 {
     rcclx_wait(w->p, RCCLX_ALL, summed(half), RCCLX_LAG_PREVIOUS);
     rcclx_copy_step(w->p, RCCLX_PROTO_SIMPLE, 1);
     rcclx_src(w->p, RCCLX_IN, w->me, half, true);
     for (int i = 1; i < w->n; i++)
-        rcclx_dst(w->p, RCCLX_SCRATCH, (w->me + i) % w->n, slot);
+        rcclx_dst(w->p, RCCLX_SCRATCH, (w->me + i) % w->n, one ? half : slot_of(w, half, w->me, (w->me + i) % w->n));
     rcclx_dst(w->p, RCCLX_OUT, w->me, block);
     rcclx_signal(w->p, filled(half));
 }
@@ -160,10 +166,10 @@ static void push_to_all(const relay *w, int half, int slot, int block)
 static void all_gather(const relay *w)
 {
     for (int half = 0; half < w->halves; half++)
-        push_to_all(w, half, slot_of(w, half, w->me), block_of(w, w->me, half));
+        push_to_all(w, half, block_of(w, w->me, half), false);
     for (int half = 0; half < w->halves; half++) {
         rcclx_wait(w->p, RCCLX_ALL, filled(half), RCCLX_LAG_NONE);
-        take(w, half, slot_of(w, half, 0));
+        take(w, half, 0);
         rcclx_signal_credit(w->p, summed(half));
     }
 }
@@ -178,7 +184,7 @@ static void all_to_all(const relay *w)
         rcclx_part_copy(w->p, RCCLX_IN, w->me, block_of(w, w->me, half), RCCLX_OUT, block_of(w, w->me, half), 1);
     for (int half = 0; half < w->halves; half++) {
         rcclx_wait(w->p, RCCLX_ALL, filled(half), RCCLX_LAG_NONE);
-        take(w, half, slot_of(w, half, 0));
+        take(w, half, 0);
         rcclx_signal_credit(w->p, summed(half));
     }
 }
@@ -187,7 +193,7 @@ static void broadcast(const relay *w, int root)
 {
     for (int half = 0; half < w->halves; half++) {
         if (w->me == root) {
-            push_to_all(w, half, half, half);
+            push_to_all(w, half, half, true);
             continue;
         }
         rcclx_wait(w->p, root, filled(half), RCCLX_LAG_NONE);

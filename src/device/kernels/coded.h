@@ -604,13 +604,13 @@ GP_DEV void gp_coded_move(const gp_ctx *c, const gp_coded *s, uint64_t offset, u
         gp_long_tile(c->w, s, slot, offset, most, c->tid, first, codec, type);
 }
 
-/* A lane has a part of every block for itself, and does it piece by piece. Lanes' first pieces are of four lengths, so
- * that they do not all push at the same time and all take at the same time: the link and the memory both have something to do. */
+/* A lane has a part of every block for itself, and does it piece by piece. If they are many, lanes' first pieces are of four
+ * lengths, so that not all push at one time and take at another: the link and the memory both have something to do. */
 GP_DEV uint32_t gp_coded_first(const gp_plan *p, const int type, uint32_t lane)
 {
     const uint32_t unit = GP_CODED_UNIT * (uint32_t)gp_type_bytes(type), quarter = p->piece_bytes / 4 / unit * unit;
 
-    return p->block_bytes > p->piece_bytes ? p->piece_bytes - lane % 4 * quarter : p->piece_bytes;
+    return p->block_bytes / 4 > p->piece_bytes ? p->piece_bytes - lane % 4 * quarter : p->piece_bytes;
 }
 
 /* 0: give up. */
