@@ -6,6 +6,7 @@
 #   make test SAN=thread  the same under sanitizers (or SAN=address,undefined)
 #   make gpu-test         on a machine with GPUs: build their kernels, run the tests that need them
 #   make bench            beside Open MPI and MPICH, table and plot
+#   make accuracy         how exact sums in low precision are: tables and plot, in docs/numerics.md too
 #   make install PREFIX=/usr/local
 #   make lint             the checks, a clang build, cppcheck
 #   make clean
@@ -52,7 +53,7 @@ export UBSAN_OPTIONS ?= print_stacktrace=1
 export TSAN_OPTIONS  ?= second_deadlock_stack=1:exitcode=66:allocator_may_return_null=1
 endif
 
-.PHONY: all build demo test gpu-test bench install lint clean
+.PHONY: all build demo test gpu-test bench accuracy install lint clean
 .DEFAULT_GOAL := all
 
 all: build
@@ -83,6 +84,12 @@ gpu-test:
 bench: build
 	@scripts/setup build bench
 	bench/run
+
+accuracy: build # the plot needs Python's matplotlib
+	@cmake --build $(BUILD) --target bench_codec_error
+	$(BUILD)/bin/examples/train_digits -n 1 --gradients $(BUILD)/gradients.bin
+	$(BUILD)/bench/codec_error $(BUILD)/gradients.bin >$(BUILD)/accuracy.csv
+	python3 bench/accuracy.py $(BUILD)/accuracy.csv
 
 install: build
 	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
