@@ -247,11 +247,11 @@ GP_DEV int gp_short_cares(const int type, const gp_coded_run *r)
     return gp_ballot((int)(care & 0x8000u)) != 0;
 }
 
-/* All sources, in order. 0: one wants care. */
+/* All sources, in order, an own one among them. 0: one wants care. */
 GP_DEV int gp_short_add_all(const gp_coded_piece *p, const int codec, const int type, uint32_t lane, uint32_t at,
                             const gp_coded_own *own, gp_coded_rows *a)
 {
-    const uint32_t runs = p->s->runs, before = p->own ? p->s->before : runs + 1;
+    const uint32_t runs = p->s->runs, before = p->s->before;
 
     if (before == 0)
         gp_short_add_own(type, own, 1, a);
@@ -357,7 +357,7 @@ GP_DEV int gp_short_store(const gp_coded_piece *p, const int codec, const int ty
 }
 
 /* Whole tiles from *first on, at most 32; those that want care are left: a bit each. own, run: the sources are the own one
- * (and) one run; both 0: any. What the next tile needs is asked for before this one is worked on. */
+ * (and) one run. What the next tile needs is asked for before this one is worked on. */
 GP_DEV uint32_t gp_short_tiles(const gp_coded_piece *p, const int codec, const int type, const int own, const int run, const int fills,
                                const int gives, uint32_t lane, uint32_t whole, uint32_t *first)
 {
@@ -388,16 +388,28 @@ GP_DEV uint32_t gp_short_tiles(const gp_coded_piece *p, const int codec, const i
             fine = !gp_short_cares(type, &now_run);
             gp_short_add_run(codec, type, &now_run, !own, &a);
         }
-        if (!own && !run) {
-            gp_coded_own o;
-            if (p->own)
-                gp_short_load_own(type, now.own, &o);
-            fine = gp_short_add_all(p, codec, type, lane, now.at, &o, &a);
-        }
         if (!fine || !gp_short_store(p, codec, type, fills, gives, lane, &now, &a))
             left |= bit;
     }
     *first = t.at;
+    return left;
+}
+
+/* The same, of one own source and several runs; with registers of its own. Returns what is left. */
+GP_APART uint32_t gp_short_many(gp_coded_piece p, int codec, int type, int fills, uint32_t lane, uint32_t whole, uint32_t first)
+{
+    gp_coded_spot t = gp_coded_spot_of(&p, type, lane, first);
+    uint32_t left = 0;
+
+    GP_NO_UNROLL
+    for (uint32_t bit = 1; bit && t.at < whole; bit <<= 1) {
+        gp_coded_own own;
+        gp_coded_rows a;
+        gp_short_load_own(type, t.own, &own);
+        if (!gp_short_add_all(&p, codec, type, lane, t.at, &own, &a) || !gp_short_store(&p, codec, type, fills, 1, lane, &t, &a))
+            left |= bit;
+        gp_coded_next(type, &t);
+    }
     return left;
 }
 
@@ -416,9 +428,10 @@ GP_DEV uint32_t gp_short_some(const gp_coded_piece *p, const int codec, const in
         return gp_short_tiles(p, codec, type, 1, 1, 1, 1, lane, whole, first);
     if (runs == 1)
         return gp_short_tiles(p, codec, type, 1, 1, 0, 1, lane, whole, first);
-    if (fills)
-        return gp_short_tiles(p, codec, type, 0, 0, 1, 1, lane, whole, first);
-    return gp_short_tiles(p, codec, type, 0, 0, 0, 1, lane, whole, first);
+    const uint32_t tile = gp_coded_tile_rows(type) * gp_coded_row_bytes(type), from = *first;
+    const uint32_t end = whole - from < 32 * tile ? whole : from + 32 * tile;
+    *first = end;
+    return fills ? gp_short_many(*p, codec, type, 1, lane, end, from) : gp_short_many(*p, codec, type, 0, lane, end, from);
 }
 
 /* --- the long way: with care, any length and alignment ------------------------------------------ */
@@ -531,7 +544,7 @@ GP_DEV void gp_long_put_plain(const gp_coded_piece *p, const int type, uint32_t 
 }
 
 /* A tile. Called seldom, so that it shares no registers with the short way. */
-GP_SLOW void gp_long_tile(const gp_work *w, const gp_coded *s, uint64_t slot, uint64_t offset, uint32_t most, uint32_t lane,
+GP_APART void gp_long_tile(const gp_work *w, const gp_coded *s, uint64_t slot, uint64_t offset, uint32_t most, uint32_t lane,
                           uint32_t first, int codec, int type)
 {
     const gp_coded_piece p = gp_coded_open(w, s, type, slot, offset, most);

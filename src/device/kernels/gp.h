@@ -33,6 +33,7 @@
  *   block       gp_shared_peek, gp_shared_poke: a shared word that threads race for
  *   wait        gp_nap in every loop that spins; gp_ticks: nanoseconds
  *   code        GP_SLOW: a function that is called and not inlined, arguments by value
+ *               GP_APART: the same where it then has registers of its own, which on AMD it has not
  *   numbers     gp_f32_bits .., gp_add_f32 .. (rounded once, never fused), small floats
  *               by the word: as docs/numerics.md has them
  *
@@ -68,6 +69,7 @@ enum { GP_LOOK_EVERY = 1024 };
 
 #define GP_DEV static __device__ __forceinline__
 #define GP_SLOW static __device__ __noinline__
+#define GP_APART static __device__ __noinline__
 #define GP_UNROLL _Pragma("unroll")
 #define GP_NO_UNROLL _Pragma("unroll 1")
 #define GP_WAVE 32
@@ -208,6 +210,7 @@ GP_DEV double gp_div_f64(double a, double b) { return __ddiv_rn(a, b); }
 
 #define GP_DEV static inline __attribute__((always_inline, device))
 #define GP_SLOW static __attribute__((noinline, device))
+#define GP_APART static inline __attribute__((always_inline, device))
 #define GP_UNROLL _Pragma("unroll")
 #define GP_NO_UNROLL _Pragma("nounroll")
 #define GP_WAVE 64
@@ -401,6 +404,7 @@ GP_AMD_ARITHMETIC(gp_div_f64, double, /)
 
 #define GP_DEV static inline
 #define GP_SLOW static
+#define GP_APART static
 #define GP_UNROLL
 #define GP_NO_UNROLL
 #define GP_WAVE 32

@@ -26,17 +26,17 @@ KERNEL(any, GP_ANY, GP_OP_COPY)
     GP_KERNEL(gp_##codec##_##type, gp_large)                             \
     {                                                                    \
         GP_SHARED(gp_waves, sh);                                         \
-        gp_run(&args->frame, args->blob, sh->wave, GP_SIMPLE, CODEC_##codec, TYPE_##type, GP_OP_SUM); \
+        gp_run(&args->frame, args->blob, sh->wave, GP_SIMPLE, GP_CODEC_##codec, GP_TYPE_##type, GP_OP_SUM); \
     }
-enum { CODEC_fp8 = GP_CODEC_FP8, CODEC_int8 = GP_CODEC_INT8, TYPE_f32 = GP_F32, TYPE_bf16 = GP_BF16, TYPE_f16 = GP_F16 };
 GP_CODED_KERNEL_LIST(CODED)
 
 #define PAIRS(id)                                                        \
     GP_KERNEL(gp_pairs_##id, gp_pair_##id)                               \
     {                                                                    \
         GP_SHARED(gp_pair_shared, sh);                                   \
-        gp_pairs_run(&args->head, args->msg, sh);                        \
+        gp_pairs_run(&args->head, args->msg, sh, IN_CODES_##id);          \
     }
+enum { IN_CODES_few = 0, IN_CODES_many = 0, IN_CODES_coded = 1 };
 GP_PAIR_KERNEL_LIST(PAIRS)
 
 GP_KERNEL(gp_litmus, gp_litmus_args)

@@ -13,6 +13,8 @@
  *     push   the sender writes into the receiver's buffer, and says `full` a lane
  *     pull   the receiver reads the sender's, and says done
  *     fifo   chunk by chunk through the two halves of a lane's staging: full, empty
+ *   coded  large and by fifo, whatever its length and buffers: each wave of the block has a slot in
+ *            a half for a run of codes (coded.h), which the sender's encodes and the receiver's decodes
  *
  * A message is cut into lanes, by its length alone; a part of it is one lane, or all of
  * them where there is only something to wait for. A block works on its parts one after
@@ -31,6 +33,7 @@ typedef struct {
     uint32_t failed, since_ms;
     uint32_t past;               /* the peer is past this message */
     uint32_t last;               /* this block leaves last */
+    gp_coded step;               /* low precision: the message as a step, for the long way */
 } gp_pair_shared;
 
 /* By value, as gp_waiter. */
@@ -356,14 +359,43 @@ GP_DEV gp_pair_span gp_pair_span_of(const gp_pair *m, uint32_t lane)
     return s;
 }
 
+/* The marks of a lane: what this side waits for before a chunk, and what it says after it. */
+typedef struct { const uint64_t *mark; uint64_t *theirs; } gp_pair_marks;
+
+GP_DEV gp_pair_marks gp_pair_marks_of(const gp_pair_ctx *c)
+{
+    gp_pair_marks x;
+
+    x.mark = (c->who.m->sends ? c->who.here->empty[c->ring] : c->who.here->full[c->ring]) + c->part;
+    x.theirs = (c->who.m->sends ? c->there->full[c->ring] : c->there->empty[c->ring]) + c->part;
+    return x;
+}
+
+/* Half of the staging for chunk k. 0: give up. */
+GP_DEV int gp_pair_take(gp_pair_ctx *c, gp_pair_marks x, uint32_t k)
+{
+    const uint32_t sends = c->who.m->sends;
+
+    return (sends && k < 2) || gp_pair_meet(c, x.mark, GP_PAIR_MARK(c->who.number, sends ? k - 1 : k + 1));
+}
+
+/* `done` chunks are full, or empty. silent: the receiver has nothing to say. */
+GP_DEV void gp_pair_pass(const gp_pair_ctx *c, gp_pair_marks x, uint32_t done, int silent)
+{
+    gp_sync_publish();
+    if (gp_tid() == 0 && c->who.m->sends)
+        gp_flag_release(x.theirs, GP_PAIR_MARK(c->who.number, done));
+    else if (gp_tid() == 0 && !silent)
+        gp_flag_relaxed(x.theirs, GP_PAIR_MARK(c->who.number, done)); /* nobody looks at what was stored */
+}
+
 /* A lane: at once between the buffers (other: the peer's), or chunk by chunk through its staging. One
  * place that moves data, for both sides: there is no room in registers for several. 0: give up. */
 GP_DEV int gp_pair_move(gp_pair_ctx *c, uint64_t other)
 {
     const gp_pair *m = c->who.m;
     const gp_pair_span s = gp_pair_span_of(m, c->part);
-    const uint64_t *mark = m->sends ? c->who.here->empty[c->ring] : c->who.here->full[c->ring];
-    uint64_t *theirs = m->sends ? c->there->full[c->ring] : c->there->empty[c->ring];
+    const gp_pair_marks marks = gp_pair_marks_of(c);
     const uint64_t most = other ? s.nbytes : m->chunk;
     char *stage = c->slot + c->who.h->at.ll_bytes + (uint64_t)c->part * 2 * m->chunk;
     uint64_t at = 0;
@@ -373,22 +405,99 @@ GP_DEV int gp_pair_move(gp_pair_ctx *c, uint64_t other)
         const uint64_t n = s.nbytes - at < most ? s.nbytes - at : most;
         char *own = (char *)(uintptr_t)m->at + s.begin + at;
         char *away = other ? (char *)(uintptr_t)other + s.begin : stage + (k & 1) * m->chunk;
-        if (!other && (!m->sends || k >= 2) &&
-            !gp_pair_meet(c, &mark[c->part], GP_PAIR_MARK(c->who.number, m->sends ? k - 1 : k + 1)))
+        if (!other && !gp_pair_take(c, marks, k))
             return 0;
         gp_pair_copy(m->sends ? away : own, m->sends ? own : away, n, c->nthreads);
         at += n;
-        k++;
-        gp_sync_publish();
-        if (gp_tid() == 0 && m->sends)
-            gp_flag_release(&theirs[c->part], GP_PAIR_MARK(c->who.number, k));
-        else if (gp_tid() == 0 && !other)
-            gp_flag_relaxed(&theirs[c->part], GP_PAIR_MARK(c->who.number, k)); /* nobody looks at what was stored */
+        gp_pair_pass(c, marks, ++k, other != 0);
     } while (at < s.nbytes);
     return 1;
 }
 
-GP_DEV int gp_pair_large(gp_pair_ctx *c)
+/* --- low precision ------------------------------------------------------------------------------ */
+
+enum { GP_PAIR_TILE = GP_WAVE * GP_PAIR_EACH }; /* elements of a wave's tile */
+enum { GP_CODEC_fp8 = GP_CODEC_FP8, GP_CODEC_int8 = GP_CODEC_INT8, GP_TYPE_f32 = GP_F32, GP_TYPE_bf16 = GP_BF16, GP_TYPE_f16 = GP_F16 };
+
+/* A lane as a step of coded.h: encode what is there, or decode a run. */
+GP_DEV gp_coded gp_pair_step_of(const gp_pair_ctx *c)
+{
+    const gp_pair *m = c->who.m;
+    const gp_pair_span s = gp_pair_span_of(m, c->part);
+    const uint64_t half = (uint64_t)m->chunk * (c->nthreads / GP_WAVE), own = m->at + s.begin;
+    gp_coded x;
+
+    x.op = GP_COPY, x.phase = x.lag = x.peer = x.before = 0;
+    x.runs = !m->sends, x.fills = m->sends, x.quick = !(own & 15);
+    x.far = x.divisor = 0;
+    x.nbytes = s.nbytes;
+    x.own = m->sends ? own : 0, x.out = m->sends ? 0 : own;
+    x.run = x.fill = (uint64_t)(uintptr_t)c->slot + c->who.h->at.ll_bytes + c->part * 2 * half;
+    return x;
+}
+
+/* A wave's run in the slot `slot` bytes behind the lane's first: bytes at .. at + most of the lane. The one place that
+ * knows coded.h. */
+GP_DEV void gp_pair_code(const gp_coded *s, uint64_t slot, uint64_t at, uint32_t most, const int codec, const int type)
+{
+    const uint32_t lane = gp_lane_kept();
+    const gp_work *none = (const gp_work *)(const void *)s; /* it has the operands that a step has no room for */
+    const gp_coded_piece p = gp_coded_open(none, s, type, slot, at, most);
+    const uint32_t whole = s->quick ? p.count / GP_PAIR_TILE * GP_PAIR_TILE : 0;
+    uint32_t first = 0;
+
+    GP_NO_UNROLL
+    while (first < whole) {
+        uint32_t tile = first, left = s->fills ? gp_short_tiles(&p, codec, type, 1, 0, 1, 0, lane, whole, &first)
+                                               : gp_short_tiles(&p, codec, type, 0, 1, 0, 1, lane, whole, &first);
+        GP_NO_UNROLL
+        for (; left; left >>= 1, tile += GP_PAIR_TILE)
+            if (left & 1)
+                gp_long_tile(none, s, slot, at, most, lane, tile, codec, type);
+    }
+    GP_NO_UNROLL
+    for (; first < p.count; first += GP_PAIR_TILE)
+        gp_long_tile(none, s, slot, at, most, lane, first, codec, type);
+}
+
+/* A lane, chunk by chunk; each wave has its part of a chunk, and a slot for it in either half. 0: give up. */
+GP_DEV int gp_pair_move_coded(gp_pair_ctx *c, const int codec, const int type)
+{
+    const gp_pair *m = c->who.m;
+    const gp_coded *s = &c->who.sh->step;
+    const uint32_t nwaves = c->nthreads / GP_WAVE, wave = gp_tid() / GP_WAVE;
+    const uint32_t most = GP_PAIR_FITS(m->chunk, GP_PAIR_TILE) * (uint32_t)gp_type_bytes(type);
+    const gp_pair_marks marks = gp_pair_marks_of(c);
+    uint64_t at = 0;
+    uint32_t k = 0;
+
+    if (gp_tid() == 0)
+        c->who.sh->step = gp_pair_step_of(c);
+    gp_sync();
+    do {
+        if (!gp_pair_take(c, marks, k))
+            return 0;
+        gp_pair_code(s, (uint64_t)((k & 1) * nwaves + wave) * m->chunk, at + (uint64_t)wave * most, most, codec, type);
+        at += (uint64_t)most * nwaves;
+        gp_pair_pass(c, marks, ++k, 0);
+    } while (at < s->nbytes);
+    return 1;
+}
+
+/* Whichever it is. 0: give up. */
+GP_DEV int gp_pair_by_codec(gp_pair_ctx *c)
+{
+    const int codec = c->who.m->codec, type = GP_PAIR_SIG_TYPE(c->who.m->sig);
+
+#define X(codec_id, type_id)                                               \
+    if (codec == GP_CODEC_##codec_id && type == GP_TYPE_##type_id)         \
+        return gp_pair_move_coded(c, GP_CODEC_##codec_id, GP_TYPE_##type_id);
+    GP_CODED_KERNEL_LIST(X)
+#undef X
+    return 0;
+}
+
+GP_DEV int gp_pair_large(gp_pair_ctx *c, const int coded)
 {
     const gp_pair *m = c->who.m;
     const gp_pair_state *here = c->who.here;
@@ -396,6 +505,8 @@ GP_DEV int gp_pair_large(gp_pair_ctx *c)
     if (!gp_pair_exchange(c))
         return 0;
     const uint64_t other = c->who.sh->at;
+    if (coded && m->codec)
+        return gp_pair_by_codec(c) && (m->sends || gp_pair_received(c));
     if (m->sends && gp_shared_peek(&c->who.sh->past))
         return 1; /* the peer has pulled */
     if (m->sends && !other && m->token)
@@ -437,7 +548,7 @@ GP_DEV void gp_pair_share(const gp_pair_ctx *c)
 }
 
 /* A part of a message. 0: give up. */
-GP_DEV int gp_pair_part(const gp_pair_head *h, const gp_pair *m, gp_pair_shared *sh, uint32_t part)
+GP_DEV int gp_pair_part(const gp_pair_head *h, const gp_pair *m, gp_pair_shared *sh, uint32_t part, const int coded)
 {
     const uint32_t rank = h->frame.rank;
     gp_pair_state *here = gp_pair_state_of(h, rank, m->peer);
@@ -460,7 +571,7 @@ GP_DEV int gp_pair_part(const gp_pair_head *h, const gp_pair *m, gp_pair_shared 
     c.ring = c.who.number % GP_PAIR_SLOTS;
     c.done = c.ring & 2 ? (c.ring & 1 ? done[3] : done[2]) : c.ring & 1 ? done[1] : done[0];
     c.slot = m->sends ? gp_pair_slot(h, rank, m->peer, c.ring) : gp_pair_slot(h, m->peer, rank, c.ring);
-    if (!(!m->small ? gp_pair_large(&c) : m->sends ? gp_pair_send_small(&c) : gp_pair_receive_small(&c)))
+    if (!(!m->small ? gp_pair_large(&c, coded) : m->sends ? gp_pair_send_small(&c) : gp_pair_receive_small(&c)))
         return 0;
     if (h->single)
         gp_pair_share(&c);
@@ -490,7 +601,8 @@ GP_DEV void gp_pair_end(const gp_pair_head *h, const gp_pair *msg, gp_pair_share
     }
 }
 
-GP_DEV void gp_pairs_run(const gp_pair_head *h, const gp_pair *msg, gp_pair_shared *sh)
+/* coded: constant: messages may be in low precision. */
+GP_DEV void gp_pairs_run(const gp_pair_head *h, const gp_pair *msg, gp_pair_shared *sh, const int coded)
 {
     const uint32_t sends = gp_bid() < h->send_blocks, stride = sends ? h->send_blocks : h->recv_blocks;
     uint32_t next = sends ? gp_bid() : gp_bid() - h->send_blocks;
@@ -507,7 +619,7 @@ GP_DEV void gp_pairs_run(const gp_pair_head *h, const gp_pair *msg, gp_pair_shar
             continue;
         GP_NO_UNROLL
         for (; next < (uint32_t)m->first + m->parts; next += stride)
-            if (!gp_pair_part(h, m, sh, next - m->first))
+            if (!gp_pair_part(h, m, sh, next - m->first, coded))
                 return;
     }
     if (!h->single)

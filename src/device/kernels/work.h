@@ -196,9 +196,10 @@ typedef struct { gp_frame frame; unsigned char blob[GP_LARGE_BYTES - sizeof(gp_f
 #define GP_PAIR_WAIT(number, kind, peer) ((uint64_t)(number) << 32 | 1u << 16 | (uint32_t)(kind) << 8 | (uint32_t)(peer))
 
 /* What must be equal on both sides. */
-#define GP_PAIR_SIG(type, count) ((uint64_t)((type) + 1) << 56 | (uint64_t)(count))
+#define GP_PAIR_SIG(type, codec, count) ((uint64_t)((type) + 1) << 56 | (uint64_t)(codec) << 52 | (uint64_t)(count))
 #define GP_PAIR_SIG_TYPE(sig)  ((int)((sig) >> 56) - 1)
-#define GP_PAIR_SIG_COUNT(sig) ((sig) & ((UINT64_C(1) << 56) - 1))
+#define GP_PAIR_SIG_CODEC(sig) ((int)((sig) >> 52) & 15)
+#define GP_PAIR_SIG_COUNT(sig) ((sig) & ((UINT64_C(1) << 52) - 1))
 
 /* In a window, about one peer, who writes it. Messages of a direction are numbered; number % GP_PAIR_SLOTS is where. */
 typedef struct {
@@ -217,10 +218,10 @@ typedef struct {
     uint64_t at, nbytes, sig;
     uint64_t token;            /* of at; 0: not within the peer's reach */
     uint64_t slice;            /* large: bytes of a lane */
-    uint32_t chunk;            /* bytes of half of a lane's staging */
+    uint32_t chunk;            /* bytes of half of a lane's staging; in low precision of a wave's slot in it */
     uint16_t first, index;     /* among the parts of its direction; before it in this launch, of its pair */
     uint8_t  peer, sends, small, final; /* final: the last of its pair and direction in this launch */
-    uint8_t  lanes, parts, kind, pad;   /* parts: blocks' works on this side; lanes are the same on both */
+    uint8_t  lanes, parts, kind, codec; /* parts: blocks' works on this side; lanes are the same on both */
 } gp_pair;
 
 typedef struct {
@@ -230,9 +231,14 @@ typedef struct {
     uint32_t       single;     /* no pair has two messages in a direction */
 } gp_pair_head;
 
-/* The arguments of gp_pairs_few, which get there sooner, and of gp_pairs_many. */
+/* The arguments of gp_pairs_few, which get there sooner, and of gp_pairs_many; gp_pairs_coded: some messages are in low precision. */
 typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_FEW]; } gp_pair_few;
 typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_MANY]; } gp_pair_many;
+typedef gp_pair_many gp_pair_coded;
+
+/* Low precision: elements of a thread in a wave's tile; elements, whole tiles, whose run fits a slot of so many bytes. */
+enum { GP_PAIR_EACH = 16 };
+#define GP_PAIR_FITS(nbytes, tile) ((uint32_t)(nbytes) / 17 * 16 / (uint32_t)(tile) * (uint32_t)(tile))
 
 /* Kernels: for plans that only copy, for each sum that matters, for all the rest (type and
  * operator switched inside; sums of more than 8 in a flagged protocol). One for each
@@ -242,6 +248,6 @@ typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_MANY]; } gp_pair_many;
 /* Low precision, simple plans only, sums: gp_<codec>_<type> takes gp_large. */
 #define GP_CODED_KERNEL_LIST(X) X(fp8, f32) X(fp8, bf16) X(fp8, f16) X(int8, f32) X(int8, bf16) X(int8, f16)
 /* gp_pairs_<id> takes gp_pair_<id>. */
-#define GP_PAIR_KERNEL_LIST(X) X(few) X(many)
+#define GP_PAIR_KERNEL_LIST(X) X(few) X(many) X(coded)
 
 #endif
