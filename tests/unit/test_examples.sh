@@ -39,6 +39,19 @@ same_curve() { # CSV CSV: 20 epochs, losses at most 1e-5 apart, falling to a ten
         END { print "first", first, "last", last; exit bad || NR != 21 || !(last < first / 10) }'
 }
 
+as_accurate() { # REPORT REPORT: two means over 10 seeds, at most 0.3 points apart; the first says so itself
+    cat "$1" "$2"
+    grep -q '^(mean of 10 seeds' "$1" && grep -q '^(mean of 10 seeds' "$2" && grep -qE '^in (int8|fp8): .*allowed: 0.30' "$1" &&
+        cat "$1" "$2" | awk '/^test accuracy:/ { mean[++n] = $3 }
+            END { apart = mean[1] - mean[2]; exit !(n == 2 && mean[1] >= 95 && apart * apart <= 0.3 * 0.3) }'
+}
+
+another_curve() { # CSV CSV: the same number of epochs, but losses that rounding in float32 does not explain
+    paste -d, "$1" "$2" | awk -F, '
+        NR > 1 { apart = $2 - $5; if (apart < 0) apart = -apart; if (apart > most) most = apart }
+        END { print "apart", most; exit !(NR == 21 && most > 1e-4 && most < 0.1) }'
+}
+
 $launch 3 -- "$examples/hello" >"$folder/hello" 2>&1
 is "hello: three processes get the sum" all_say "$folder/hello" 3 '^rank [0-2] of 3: all numbers together are 3$'
 "$examples/hello" >"$folder/hello1" 2>&1
@@ -55,6 +68,18 @@ for n in 1 2 4; do
     is "train_digits -n $n: the same weights on all ranks" all_say "$folder/report$n" 1 '^weights: identical on all ranks'
     is "train_digits -n $n: the curve of one rank" same_curve "$folder/curve1" "$folder/curve$n"
 done
+
+is "train_digits: 10 seeds" sh -c "'$examples/train_digits' --seeds 10 >'$folder/full'"
+for codec in int8 fp8; do
+    is "train_digits in $codec" sh -c "'$examples/train_digits' --low-precision $codec -c >'$folder/low' 2>'$folder/report' ||
+        { cat '$folder/report'; exit 1; }"
+    is "train_digits in $codec: that it is in low precision shows" another_curve "$folder/curve4" "$folder/low"
+    is "train_digits in $codec: 10 seeds" sh -c "'$examples/train_digits' --low-precision $codec --seeds 10 >'$folder/$codec'"
+    is "train_digits in $codec: the same weights on all ranks" all_say "$folder/$codec" 1 '^weights: identical on all ranks'
+    is "train_digits in $codec: as accurate as in full precision" as_accurate "$folder/$codec" "$folder/full"
+done
+is "train_digits: an unknown codec is noticed" sh -c \
+    "! '$examples/train_digits' --low-precision int4 2>'$folder/why' && grep 'there are off, fp8, int8' '$folder/why'"
 
 $launch 4 -- "$examples/train_digits" -c >"$folder/launched" 2>"$folder/report"
 is "train_digits: under a launcher, the same bits" cmp "$folder/launched" "$folder/curve4"
