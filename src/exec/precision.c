@@ -112,9 +112,16 @@ static const struct {
     uint8_t  sizes;    /* of the type, a sum */
     size_t   bytes;    /* never below 1 MiB */
 } crossover[] = {
-    { BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER) | BIT(ALL_GATHER) | BIT(ALL_TO_ALL) | BIT(BROADCAST), 2, RCCLX_GPU_RANKS, ANY,
-      (size_t)4 << 20 },
-    { BIT(ALL_TO_ALLV) | BIT(SEND) | BIT(RECV), 2, RCCLX_GPU_RANKS, ANY, (size_t)8 << 20 },
+    { BIT(ALL_REDUCE),                                           2, 2,               4, (size_t)4 << 20 },
+    { BIT(ALL_REDUCE),                                           2, 2,               2, (size_t)8 << 20 },
+    { BIT(ALL_REDUCE),                                           3, RCCLX_GPU_RANKS, 4, (size_t)8 << 20 },
+    { BIT(REDUCE_SCATTER) | BIT(ALL_GATHER) | BIT(BROADCAST),    2, 2,               4, (size_t)8 << 20 },
+    { BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER) | BIT(ALL_GATHER) | BIT(ALL_TO_ALL) | BIT(BROADCAST),
+                                                                 2, RCCLX_GPU_RANKS, 4, (size_t)16 << 20 },
+    { BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER) | BIT(ALL_GATHER) | BIT(BROADCAST),
+                                                                 2, RCCLX_GPU_RANKS, 2, (size_t)16 << 20 },
+    { BIT(ALL_TO_ALL),                                           2, RCCLX_GPU_RANKS, 2, (size_t)32 << 20 },
+    { BIT(ALL_TO_ALLV) | BIT(SEND) | BIT(RECV),                  2, RCCLX_GPU_RANKS, ANY, (size_t)16 << 20 },
 };
 
 size_t rcclx_precision_minimum(const rcclx_team *t, rcclx_kind kind, rcclx_type type)
