@@ -44,7 +44,7 @@ PATTERN   = /tests/($(subst $(space),|,$(FOLDERS)))/$(if $(GPU_TESTS),|/tests/gp
 # Under a sanitizer programs are slower (the limits grow), and the checks and
 # scripts, which would find nothing new, are left out.
 ifeq ($(SAN),)
-SCRIPTS = check tests
+SCRIPTS = check tests tests/python/run
 else
 SCRIPTS =
 RUN    += --scale 5 --no-aslr
