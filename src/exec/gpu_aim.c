@@ -108,7 +108,20 @@ static uint64_t *aim_flagged(const range *a, const gp_step *s, gp_flagged *to, u
     return far + flagged_far(s->nsrc + s->ndst);
 }
 
-void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_work *w)
+/* Copies in a row go at the same time if none writes what another reads: not where a rank works in place, unless what is
+ * written then is its own block alone. */
+static void group_copies(gp_flagged *steps, uint32_t n, bool apart)
+{
+    for (uint32_t i = 0, end; apart && i < n; i = end) {
+        for (end = i; end < n && steps[end].op == GP_COPY; end++)
+            ;
+        if (end - i > 1)
+            steps[i].final |= (uint8_t)((end - i) << 1);
+        end += end == i;
+    }
+}
+
+void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, bool apart, gp_work *w)
 {
     const gp_work *as = (const gp_work *)(const void *)r->work;
     const gp_step *steps = (const gp_step *)(const void *)(r->work + as->plan[0].steps);
@@ -124,6 +137,7 @@ void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_
     uint64_t *far = (uint64_t *)(void *)(to + p->nsteps);
     for (uint32_t i = 0; i < p->nsteps; i++)
         far = aim_flagged(&a, &steps[i], &to[i], far);
+    group_copies(to, p->nsteps, apart || w->kind == RCCLX_ALL_GATHER || w->kind == RCCLX_GATHER);
 }
 
 /* --- low precision -------------------------------------------------------------------- */

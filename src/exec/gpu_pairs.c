@@ -5,8 +5,14 @@
  *   pairs   send 1 | send 0..n-1  recv 0..n-1 | recv 1
  *
  * What a rank sends to itself is a copy; the k-th send meets the k-th receive. How the
- * others get there: device/kernels/pair.h. */
+ * others get there: device/kernels/pair.h. In low precision a message goes through staging:
+ * of a lane's half each wave has a slot, as long as the run of the tiles that it does.
+ *
+ *   message  lane 0 | lane 1 | ..       elements, whole tiles of a wave
+ *   lane     chunk 0 | chunk 1 | ..     of one length, each a part of every wave */
 #include "exec/gpu_team.h"
+
+#include "exec/precision.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -37,13 +43,15 @@ static rcclx_status take_apart(rcclx_team *t, const rcclx_op *op)
     for (int i = 0; i < t->nranks; i++) {
         const int peer = (t->rank + i) % t->nranks;
         const rcclx_op send = { .kind = RCCLX_SEND, .team = t, .in = (const char *)op->in + op->sdispls[peer] * size,
-                                .count = op->scounts[peer], .type = op->type, .op = RCCLX_COPY, .root = peer };
+                                .count = op->scounts[peer], .type = op->type, .op = RCCLX_COPY, .root = peer,
+                                .codec = (uint8_t)rcclx_message_codec(op, op->scounts[peer]) };
         RCCLX_TRY(keep(t->gpu, &send));
     }
     for (int i = 0; i < t->nranks; i++) {
         const int peer = (t->rank - i + t->nranks) % t->nranks;
         const rcclx_op recv = { .kind = RCCLX_RECV, .team = t, .out = (char *)op->out + op->rdispls[peer] * size,
-                                .count = op->rcounts[peer], .type = op->type, .op = RCCLX_COPY, .root = peer };
+                                .count = op->rcounts[peer], .type = op->type, .op = RCCLX_COPY, .root = peer,
+                                .codec = (uint8_t)rcclx_message_codec(op, op->rcounts[peer]) };
         RCCLX_TRY(keep(t->gpu, &recv));
     }
     return RCCLX_OK;
@@ -106,6 +114,7 @@ typedef struct {
     void          *stream;
     gp_pair_layout at;
     size_t         small;                  /* bytes that go by LL */
+    bool           coded;                  /* some of the launch are in low precision */
     unsigned       parts[2];               /* of receives, of sends */
     uint16_t       npair[2][GP_RANKS];     /* messages of a pair in this launch */
     uint8_t        last[2][GP_RANKS];      /* which of the launch is its last one */
@@ -153,6 +162,7 @@ static void begin(batch *b)
     b->args.head.frame = g->frame;
     b->args.head.at = b->at;
     b->args.head.nmsgs = 0;
+    b->coded = false;
     memset(b->parts, 0, sizeof(b->parts));
     memset(b->npair, 0, sizeof(b->npair));
 }
@@ -162,7 +172,7 @@ static rcclx_status flush(batch *b)
     gp_pair_head *h = &b->args.head;
     rcclx_gpu_team *g = b->t->gpu;
     const unsigned all = b->parts[0] + b->parts[1], most = blocks_most(&g->picker);
-    const bool many = h->nmsgs > GP_PAIR_FEW;
+    const int kernel = b->coded ? RCCLX_PAIRS_CODED : h->nmsgs > GP_PAIR_FEW ? RCCLX_PAIRS_MANY : RCCLX_PAIRS_FEW;
 
     if (!h->nmsgs)
         return RCCLX_OK;
@@ -180,10 +190,46 @@ static rcclx_status flush(batch *b)
         h->send_blocks = !b->parts[1] ? 0 : !share ? 1 : share == most && b->parts[0] ? most - 1 : share;
         h->recv_blocks = most - h->send_blocks < b->parts[0] ? most - h->send_blocks : b->parts[0];
     }
-    RCCLX_TRY(g->gpu->launch(g->pair_kernel[many], h->send_blocks + h->recv_blocks, g->frame.nthreads, b->stream, &b->args,
-                             many ? sizeof(gp_pair_many) : sizeof(gp_pair_few)));
+    RCCLX_TRY(g->gpu->launch(g->pair_kernel[kernel], h->send_blocks + h->recv_blocks, g->frame.nthreads, b->stream, &b->args,
+                             kernel == RCCLX_PAIRS_FEW ? sizeof(gp_pair_few) : sizeof(gp_pair_many)));
     begin(b);
     return RCCLX_OK;
+}
+
+static size_t up(size_t n, size_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* Bytes of a wave's slot for the run of so many elements. */
+static size_t slot_of(size_t count)
+{
+    return up(rcclx_codec_bytes(count), 128);
+}
+
+/* A lane's bytes, and what goes through half of its staging at a time; likewise. */
+static void cut_plain(const batch *b, gp_pair *m)
+{
+    const uint32_t lanes = m->lanes;
+
+    m->slice = ((m->nbytes + lanes - 1) / lanes + 127) / 128 * 128;
+    m->chunk = (b->at.slot_bytes - b->at.ll_bytes) / lanes / 2 / 128 * 128;
+    m->chunk = m->chunk < CHUNK_BYTES ? m->chunk : CHUNK_BYTES;
+}
+
+/* In low precision no more lanes than have a tile each wave at a time. */
+static void cut_coded(const batch *b, gp_pair *m, size_t size)
+{
+    const rcclx_gpu_picker *p = &b->t->gpu->picker;
+    const size_t waves = (size_t)(p->threads / p->wave), tile = (size_t)p->wave * GP_PAIR_EACH;
+    const size_t room = (b->at.slot_bytes - b->at.ll_bytes) / 2 / waves, least = slot_of(tile), count = m->nbytes / size;
+    const size_t lanes = room / least < m->lanes ? room / least : m->lanes;
+    const size_t most = GP_PAIR_FITS(room / lanes / 128 * 128, tile), slice = up(count, lanes * tile) / lanes;
+    const size_t times = (slice + most * waves - 1) / (most * waves);
+
+    m->lanes = m->parts = (uint8_t)lanes;
+    m->slice = slice * size;
+    m->chunk = (uint32_t)slot_of(up(slice, times * waves * tile) / (times * waves));
 }
 
 static void add(batch *b, const rcclx_op *op)
@@ -192,20 +238,22 @@ static void add(batch *b, const rcclx_op *op)
     const bool sends = op->kind == RCCLX_SEND;
     const void *at = sends ? op->in : op->out;
     const size_t nbytes = op->count * rcclx_type_size(op->type);
-    const bool small = nbytes <= b->small;
+    const bool small = nbytes <= b->small && !op->codec;
     const int lanes = lanes_for(&g->picker, nbytes, small);
     const uint32_t k = b->args.head.nmsgs++;
     gp_pair *m = &b->args.msg[k];
 
     *m = (gp_pair){
-        .at = (uint64_t)(uintptr_t)at, .nbytes = nbytes, .sig = GP_PAIR_SIG(op->type, op->count), .peer = (uint8_t)op->root,
+        .at = (uint64_t)(uintptr_t)at, .nbytes = nbytes, .sig = GP_PAIR_SIG(op->type, op->codec, op->count),
+        .peer = (uint8_t)op->root,
         .sends = sends, .small = small, .kind = (uint8_t)op->kind, .lanes = (uint8_t)lanes, .parts = (uint8_t)lanes,
-        .first = (uint16_t)b->parts[sends], .index = b->npair[sends][op->root]++,
+        .first = (uint16_t)b->parts[sends], .index = b->npair[sends][op->root]++, .codec = op->codec,
     };
-    if (!small) {
-        m->slice = ((nbytes + (size_t)lanes - 1) / (size_t)lanes + 127) / 128 * 128;
-        m->chunk = (b->at.slot_bytes - b->at.ll_bytes) / (uint32_t)lanes / 2 / 128 * 128;
-        m->chunk = m->chunk < CHUNK_BYTES ? m->chunk : CHUNK_BYTES;
+    if (op->codec) {
+        cut_coded(b, m, rcclx_type_size(op->type));
+        b->coded = true;
+    } else if (!small) {
+        cut_plain(b, m);
         m->token = g->picker.reach ? rcclx_gpu_token(b->t, at, nbytes) : 0;
         if (m->token && !sends)
             m->parts = 1; /* the sender writes, this side only waits */
@@ -250,9 +298,11 @@ static rcclx_status launch_all(batch *b, const rcclx_op *ops, int n)
 
 rcclx_status rcclx_gpu_pairs_load(rcclx_gpu_team *g)
 {
-    static const char *const names[] = { "gp_pairs_few", "gp_pairs_many" };
+    static const char *const names[RCCLX_PAIRS_COUNT] = {
+        [RCCLX_PAIRS_FEW] = "gp_pairs_few", [RCCLX_PAIRS_MANY] = "gp_pairs_many", [RCCLX_PAIRS_CODED] = "gp_pairs_coded",
+    };
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < RCCLX_PAIRS_COUNT; i++) {
         int blocks = 0;
         RCCLX_TRY(g->gpu->function(&g->pair_kernel[i], g->module, names[i]));
         RCCLX_TRY(g->gpu->occupancy(g->pair_kernel[i], (unsigned)g->picker.threads, &blocks));

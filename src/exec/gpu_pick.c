@@ -186,6 +186,8 @@ static int lanes_for(const rcclx_gpu_picker *p, const rcclx_ready *r, size_t nby
         share *= ((size_t)p->nranks - 1) * plan->parts;
     else if (plan->nblocks > p->nranks)
         share *= plan->nblocks / (size_t)p->nranks; /* a rank's blocks */
+    if (plan->cut == RCCLX_CUT_EVEN && plan->proto != SIMPLE && p->nranks > 2)
+        share *= (size_t)p->nranks; /* blocks of all ranks at the same time */
     const size_t want = (share + each - 1) / each;
     const int room = plan->shape.coded ? p->coded_most : p->lanes_most;
     if (plan->shape.coded && !p->lanes_cap)

@@ -23,6 +23,9 @@ typedef enum {
     RCCLX_KERNEL_COUNT
 } rcclx_kernel;
 
+/* Those for messages: few, many, some in low precision. */
+enum { RCCLX_PAIRS_FEW, RCCLX_PAIRS_MANY, RCCLX_PAIRS_CODED, RCCLX_PAIRS_COUNT };
+
 /* --- gpu_layout.c: the one budget table of a window ------------------------------- */
 
 gp_layout gp_layout_make(int nranks);
@@ -72,8 +75,9 @@ size_t       rcclx_slot_bytes(const rcclx_plan *p, const gp_layout *at);
 
 bool         rcclx_plan_is_aimed(const rcclx_plan *p);
 size_t       rcclx_aimed_bytes(const rcclx_plan *p); /* of its steps and operands */
-/* Make the work of a flagged plan: its numbers, lengths and addresses. windows, at and rank are the frame's. */
-void         rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, gp_work *w);
+/* Make the work of a flagged plan: its numbers, lengths and addresses. windows, at and rank are the frame's. apart: the
+ * rank's IN and OUT are. */
+void         rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, bool apart, gp_work *w);
 /* Of one in low precision; its numbers stand. */
 void         rcclx_ready_aim_coded(const rcclx_ready *r, const gp_frame *f, gp_work *w);
 
@@ -164,7 +168,7 @@ struct rcclx_gpu_team {
     rcclx_gpu_module module;
     rcclx_gpu_fn     kernel[RCCLX_KERNEL_COUNT][3]; /* by protocol */
     rcclx_gpu_fn     coded_kernel[RCCLX_CODEC_COUNT][RCCLX_TYPE_COUNT]; /* sums in low precision; f32, bf16, f16 */
-    rcclx_gpu_fn     pair_kernel[2]; /* few, many messages */
+    rcclx_gpu_fn     pair_kernel[RCCLX_PAIRS_COUNT];
     rcclx_gpu_stream stream;   /* own */
     gp_frame         frame;    /* all but nworks and nlanes */
     uint32_t         start;

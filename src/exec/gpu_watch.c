@@ -12,6 +12,8 @@
  * are in, so that a text can say whom all wait for. */
 #include "exec/gpu_team.h"
 
+#include "exec/precision.h"
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -101,19 +103,31 @@ static rcclx_status timed_out(rcclx_team *t, const gp_control *c)
     return rcclx_team_break(t, RCCLX_TIMEOUT, text);
 }
 
+/* "8 float in int8": what a message's signature says. */
+static void message_words(uint64_t sig, char *text, size_t n)
+{
+    const int codec = GP_PAIR_SIG_CODEC(sig);
+
+    snprintf(text, n, "%llu %s%s%s", (unsigned long long)GP_PAIR_SIG_COUNT(sig),
+             rcclx_type_name((rcclx_type)GP_PAIR_SIG_TYPE(sig)), codec ? " in " : "", codec ? rcclx_precision_name(codec) : "");
+}
+
 /* "Send of 8 float to rank 1 (message number 3 of this pair)": what a kernel for messages reports. */
 static void pair_words(const gp_control *c, char *text, size_t n)
 {
-    snprintf(text, n, "%s of %llu %s %s rank %u (message number %u of this pair)", rcclx_kind_name((rcclx_kind)c->kind),
-             (unsigned long long)GP_PAIR_SIG_COUNT(c->sig), rcclx_type_name((rcclx_type)GP_PAIR_SIG_TYPE(c->sig)),
+    char what[64];
+
+    message_words(c->sig, what, sizeof(what));
+    snprintf(text, n, "%s of %s %s rank %u (message number %u of this pair)", rcclx_kind_name((rcclx_kind)c->kind), what,
              c->kind == RCCLX_SEND ? "to" : "from", c->peer, c->turn);
 }
 
 static rcclx_status pair_trouble(rcclx_team *t, const gp_control *c, bool late)
 {
-    char mine[160], text[RCCLX_ERROR_TEXT];
+    char mine[160], theirs[64], text[RCCLX_ERROR_TEXT];
 
     pair_words(c, mine, sizeof(mine));
+    message_words(c->peer_sig, theirs, sizeof(theirs));
     if (late)
         snprintf(text, sizeof(text), "rank %d of %d: %s on %s device %d waits since %.1f s for rank %u (pid %d) to "
                  "%s; RCCLX_TIMEOUT is %g s", t->rank, t->nranks, mine, t->driver->name, t->device,
@@ -123,10 +137,9 @@ static rcclx_status pair_trouble(rcclx_team *t, const gp_control *c, bool late)
         snprintf(text, sizeof(text), "rank %d of %d: %s: rank %u's buffer is not within reach any more; is it deregistered or "
                  "freed while it is in use?", t->rank, t->nranks, mine, c->peer);
     else
-        snprintf(text, sizeof(text), "rank %d of %d: %s, but rank %u %s %llu %s; count and type must be equal on both sides, "
-                 "and messages of a pair match in order", t->rank, t->nranks, mine, c->peer,
-                 c->kind == RCCLX_SEND ? "expects" : "sends", (unsigned long long)GP_PAIR_SIG_COUNT(c->peer_sig),
-                 rcclx_type_name((rcclx_type)GP_PAIR_SIG_TYPE(c->peer_sig)));
+        snprintf(text, sizeof(text), "rank %d of %d: %s, but rank %u %s %s; count, type and precision must be equal on both "
+                 "sides, and messages of a pair match in order", t->rank, t->nranks, mine, c->peer,
+                 c->kind == RCCLX_SEND ? "expects" : "sends", theirs);
     return rcclx_team_break(t, late ? RCCLX_TIMEOUT : RCCLX_MISMATCH, text);
 }
 

@@ -11,7 +11,9 @@
  * never taken for this one's. There are two sets of slots, used in turns; why
  * that is enough is the checker's to prove (plan/check.c), and where it is not,
  * `credit` waits until the reader has begun the turn before. A thread (a wave) handles
- * the same units in every step of a work, so steps need no barrier between them.
+ * the same units in every step of a work, so steps need no barrier between them; but for
+ * copies that have nothing to do with each other, which the host has marked as a group: the
+ * block's waves share them out, so that they wait all at once.
  * Sums of more sources than fit the registers are rare.h's.
  *
  * Part of run.h. */
@@ -146,7 +148,7 @@ GP_DEV int gp_ll_copy(gp_ctx *c, const gp_flagged *s)
     const uint32_t step = c->nlanes * c->nthreads, n = gp_ll_units(s);
 
     GP_NO_UNROLL
-    for (uint32_t i = c->lane * c->nthreads + gp_tid(); i < n; i += step) {
+    for (uint32_t i = c->lane * c->nthreads + c->tid; i < n; i += step) {
         uint64_t x;
         if (!GP_SPOT_SLOT(src))
             x = gp_ll_local(c, s, src, i);
@@ -166,7 +168,7 @@ GP_DEV int gp_ll_sum(gp_ctx *c, const gp_flagged *s, const int K, const int type
     const uint32_t step = c->nlanes * c->nthreads, own = s->own, n = gp_ll_units(s);
 
     GP_NO_UNROLL
-    for (uint32_t i = c->lane * c->nthreads + gp_tid(); i < n; i += step) {
+    for (uint32_t i = c->lane * c->nthreads + c->tid; i < n; i += step) {
         const uint64_t local = own < s->nsrc ? gp_ll_local(c, s, gp_operand(c, s, own), i) : 0;
         uint64_t x[8];
         gp_acc acc;
@@ -259,7 +261,7 @@ GP_DEV uint64_t gp_groups(uint64_t nbytes)
 
 GP_DEV uint32_t gp_wave_index(const gp_ctx *c)
 {
-    return c->lane * (c->nthreads / GP_WAVE) + gp_tid() / GP_WAVE;
+    return c->lane * (c->nthreads / GP_WAVE) + c->tid / GP_WAVE;
 }
 
 GP_DEV void gp_lines_put(const gp_ctx *c, const gp_flagged *s, const gp_line_at *l, gp_v4 x)

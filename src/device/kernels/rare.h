@@ -26,7 +26,7 @@ GP_DEV gp_item gp_item_of(const gp_ctx *c, uint32_t proto, const gp_span *span, 
         return it;
     }
     if (proto == GP_LL) {
-        it.unit = (uint64_t)c->lane * c->nthreads + gp_tid() + round * c->nlanes * c->nthreads;
+        it.unit = (uint64_t)c->lane * c->nthreads + c->tid + round * c->nlanes * c->nthreads;
         it.l.data = it.unit * GP_LL_DATA;
     } else {
         const uint64_t row = round % GP_ROWS;
@@ -143,7 +143,7 @@ GP_DEV void gp_rare_simple(gp_ctx *c, const gp_step *s, const gp_span *span, con
 /* A sum in a flagged protocol, any type and operator; all its sources are raw. 0: give up. */
 GP_DEV int gp_rare_flagged(gp_ctx *c, const gp_flagged *s, const int proto)
 {
-    const int divisor = s->final && c->w->op == GP_OP_AVG ? c->f->nranks : 0;
+    const int divisor = s->final & 1 && c->w->op == GP_OP_AVG ? c->f->nranks : 0;
     const gp_span span = { 0, 0, s->nbytes, 0 };
     gp_item it;
 

@@ -338,15 +338,37 @@ GP_DEV int gp_flagged_step(gp_ctx *c, const gp_flagged *s, const int proto, cons
     return proto == GP_LL ? gp_ll_sum(c, s, 8, type, op) : gp_ll128_sum(c, s, 8, type, op);
 }
 
+/* Steps i .. i + many - 1, each by some of the block's waves. 0: give up. */
+GP_DEV int gp_flagged_group(gp_ctx *c, const gp_flagged *steps, uint32_t many, const int proto)
+{
+    const uint32_t nthreads = c->nthreads, tid = c->tid, each = nthreads / many / GP_WAVE * GP_WAVE, which = tid / each;
+    int fine = 1;
+
+    gp_sync();
+    if (gp_shared_peek(&c->sh->failed))
+        return 0;
+    c->nthreads = each;
+    c->tid = tid - which * each;
+    if (which < many)
+        fine = proto == GP_LL ? gp_ll_copy(c, &steps[which]) : gp_ll128_copy(c, &steps[which]);
+    c->nthreads = nthreads;
+    c->tid = tid;
+    return fine;
+}
+
 GP_DEV int gp_flagged_steps(gp_ctx *c, const int proto, const int type, const int op)
 {
     const gp_flagged *steps = (const gp_flagged *)(const void *)(c->w + 1);
+    const uint32_t most = c->w->credit & GP_CREDIT_SLOTS ? 1 : c->nthreads / GP_WAVE;
 
     gp_flagged_turn(c);
     GP_NO_UNROLL
-    for (uint32_t i = 0; i < c->p->nsteps; i++)
-        if (!gp_flagged_step(c, &steps[i], proto, type, op))
+    for (uint32_t i = 0; i < c->p->nsteps;) {
+        const uint32_t wish = steps[i].final >> 1, many = wish < most ? wish : most;
+        if (!(many > 1 ? gp_flagged_group(c, &steps[i], many, proto) : gp_flagged_step(c, &steps[i], proto, type, op)))
             return 0;
+        i += many > 1 ? many : 1;
+    }
     return 1;
 }
 

@@ -91,7 +91,8 @@ enum { GP_CREDIT_SLOTS = 1, GP_CREDIT_HEADERS = 2 };
  * Sources, then destinations; the first few lie in the step, where one look finds them. */
 enum { GP_NEAR = 3 };
 typedef struct {
-    uint8_t  op, nsrc, ndst, final;
+    uint8_t  op, nsrc, ndst;
+    uint8_t  final;            /* and, times 2, how many steps from this one on may go at the same time; 0: one */
     uint8_t  own, waits;       /* which source is this rank's own buffer, GP_ALL none; it reads slots */
     uint16_t far;              /* operands beyond, bytes from the work */
     uint64_t nbytes;
