@@ -21,7 +21,7 @@ BEGIN, END = "<!-- accuracy tables: make accuracy -->\n", "<!-- end of accuracy 
 ROWS = [("normal", 1, "normal"), ("outliers", 1, "outliers"), ("student", 1, "Student-t"), ("channels", 1, "channels"),
         ("gradients", 1, "gradients"), ("normal", 1e-3, "normal, times 0.001"), ("normal", 100, "normal, times 100")]
 WIRES = {"int8": "int8", "fp8": "fp8", "e4m3": "e4m3, no scales", "bf16": "bf16", "f32": "f32"}
-STYLES = {"int8": ("#c0392b", "-"), "fp8": ("#1f618d", "-"), "e4m3": ("#b9770e", "--"), "bf16": ("#1e8449", "-")} # f32 is far below
+STYLES = {"int8": ("#c0392b", "-"), "fp8": ("#1f618d", "-"), "e4m3": ("#b9770e", "--"), "bf16": ("#1e8449", "-")}
 
 
 def read(path):
@@ -107,8 +107,8 @@ def main():
     os.makedirs(RESULTS, exist_ok=True)
     shutil.copyfile(sys.argv[1], os.path.join(RESULTS, "accuracy.csv"))
     with open(os.path.join(RESULTS, "table.md"), "w", encoding="utf-8") as out:
-        out.write("# Accuracy of sums in low precision\n\nMade by `make accuracy`; [numerics](../../../docs/numerics.md#low-precision) "
-                  "says what they mean.\n")
+        out.write("# Accuracy of sums in low precision\n\nMade by `make accuracy`; what is measured and what it means stands in "
+                  "[numerics](../../../docs/numerics.md#low-precision).\n")
         for title, key, wires in (("Relative RMS error", "rms", tuple(WIRES)),
                                   ("Greatest error, in units of the largest scale its element met", "worst", ("int8", "fp8")),
                                   ("Cosine", "cosine", tuple(WIRES))):

@@ -181,7 +181,7 @@ static int rank_main(int rank, int n, void *arg)
     config.ext = &low;
     OK(ncclAllReduceConfig(mine, mine, a->c.count, ncclFloat, ncclSum, comm, NULL, &config));
     OK(ncclCommDestroy(comm));
-    return CHECK(!memcmp(mine, a->c.y, a->c.count * sizeof *mine), "rank %d of %d: not the bits of the sum by hand", rank, n) ? 0 : 1;
+    return !CHECK(!memcmp(mine, a->c.y, a->c.count * sizeof *mine), "rank %d of %d: not the bits of the sum by hand", rank, n);
 }
 
 TEST(ranks_of_the_library_get_these_bits)
