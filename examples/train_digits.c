@@ -382,7 +382,8 @@ static int report_full(FILE *out, struct rank *alone, const struct data *data, c
 
 /* Rank 0 reports; 0 when all is as promised. With -c the sentences go to
  * standard error, so that the table stands alone. */
-static int report(const struct rank *rank, const struct data *data, const struct wish *wish, const struct curve *curve, double mean)
+static int report(const struct rank *rank, const struct data *data, const struct wish *wish, const struct curve *curve,
+                  double mean)
 {
     FILE          *out    = wish->csv ? stderr : stdout;
     struct rank    alone  = { .size = 1, .weight = rank->weight, .gradient = rank->gradient, .speed = rank->speed };
