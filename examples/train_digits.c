@@ -407,7 +407,7 @@ static int report(const struct rank *rank, const struct data *data, const struct
 static int live(ncclComm_t comm, const struct data *data, const struct wish *wish)
 {
     struct rank  rank = { .comm = comm, .codec = wish->codec, .speed = calloc(SIZE, sizeof(float)) };
-    struct curve first, curve;
+    struct curve first = { 0 }, curve;
     double       mean = 0;
     int          bad = 0;
 
@@ -419,7 +419,8 @@ static int live(ncclComm_t comm, const struct data *data, const struct wish *wis
     must(ncclMemAlloc((void **)&rank.gradient, SIZE * sizeof(float)));
     for (int seed = 0; seed < wish->seeds; seed++) {
         curve = train(&rank, data, seed, seed == 0 ? wish->gradients : NULL);
-        first = seed == 0 ? curve : first;
+        if (seed == 0)
+            first = curve;
         mean += curve.accuracy[EPOCHS - 1] / wish->seeds;
     }
     if (rank.number == 0)
