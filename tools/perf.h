@@ -4,6 +4,7 @@
 #include "nccl_table.h"
 #include "perf_data.h"
 
+#include "base/json.h"
 #include "device/gpu.h"
 
 #include <stdio.h>
@@ -22,6 +23,7 @@
  *   perf_data.c    inputs and expected results;  perf_float.c  small floats
  *   perf_near.c    how far from it low precision may be
  *   perf_table.c   the table;  perf_json.c  the same for programs
+ *   perf_codec.c   codecs alone, on one GPU (perf_codec.h)
  *
  * Words: a process has threads, each a worker; a worker drives one or more
  * ranks; a side is a library with a kind of memory (0 ours, 1 and on those after
@@ -36,6 +38,7 @@ enum { PERF_UNREGISTERED, PERF_REGISTERED, PERF_WINDOW };
 
 typedef struct {
     const perf_op *op;
+    bool           codecs; /* the codecs alone, in place of a collective */
     char         **argv; /* the command as given, for the record */
     int            argc;
     bool           tests;  /* started as *_perf: nccl-tests' defaults */
@@ -54,7 +57,7 @@ typedef struct {
     bool           cputime, timestamp, memory, dirty, plain, bind, json;
     double         timeout_s;
     const char    *json_file, *device, *lib;
-    int            low;       /* low precision of side 0: -1 as the environment says, else PERF_EXACT ... */
+    int            low;       /* low precision of side 0: -1 as the environment says, else PERF_EXACT ...; codecs: a bit each */
     size_t         low_min;   /* from so many bytes on */
     char          *vs[PERF_SIDES - 1]; /* owned */
     int            nvs;
@@ -197,9 +200,15 @@ void perf_table_tail(const perf_report *r, bool slow);
 void perf_progress(const perf_report *r, size_t size); /* NULL-safe on no terminal; size 0 erases */
 int  perf_json_write(const perf_report *r);            /* TOOL_FAILED if the file cannot be written */
 
+/* An object with all that `put` puts into it, to where c says; the machine and the command, which belong into each. */
+int  perf_json_put(const perf_config *c, void (*put)(rcclx_json *j, const void *what), const void *what);
+void perf_json_head(rcclx_json *j, const perf_config *c);
+
 /* --- running --------------------------------------------------------------- */
 
-int perf_launch(const perf_config *c);
+int    perf_launch(const perf_config *c);
+int    perf_codecs(const perf_config *c);                 /* perf_codec.c */
+size_t perf_next_size(const perf_config *c, size_t size); /* above c->max: it was the last */
 
 /* A process' part of it. */
 typedef struct {

@@ -18,8 +18,6 @@
 
 #include "tool.h"
 
-#include "base/json.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +35,7 @@ static void put_library(rcclx_json *j, const char *key, const nccl_table *lib)
     rcclx_json_object_close(j);
 }
 
-static void put_machine(rcclx_json *j)
+void perf_json_head(rcclx_json *j, const perf_config *c)
 {
     struct utsname u;
 
@@ -50,6 +48,10 @@ static void put_machine(rcclx_json *j)
     rcclx_json_int(j, "cores", sysconf(_SC_NPROCESSORS_ONLN));
     rcclx_json_int(j, "memory", (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
     rcclx_json_object_close(j);
+    rcclx_json_array_open(j, "command");
+    for (int i = 0; i < c->argc; i++)
+        rcclx_json_string(j, NULL, c->argv[i]);
+    rcclx_json_array_close(j);
 }
 
 static void put_cell(rcclx_json *j, const char *key, const perf_cell *c)
@@ -123,10 +125,6 @@ static void put_setup(rcclx_json *j, const perf_report *r)
 {
     const perf_config *c = r->config;
 
-    rcclx_json_array_open(j, "command");
-    for (int i = 0; i < c->argc; i++)
-        rcclx_json_string(j, NULL, c->argv[i]);
-    rcclx_json_array_close(j);
     rcclx_json_string(j, "collective", c->op->word);
     rcclx_json_int(j, "nranks", r->nranks);
     rcclx_json_int(j, "threads", c->threads);
@@ -181,42 +179,48 @@ static void put_sides(rcclx_json *j, const perf_report *r)
     rcclx_json_array_close(j);
 }
 
-static void put_report(FILE *f, const perf_report *r)
+static void put_report(rcclx_json *j, const void *what)
 {
-    rcclx_json j;
+    const perf_report *r = what;
 
-    rcclx_json_init(&j, f);
-    rcclx_json_object_open(&j, NULL);
-    rcclx_json_string(&j, "version", RCCLX_VERSION);
-    put_library(&j, "library", &r->libs[0]);
+    put_library(j, "library", &r->libs[0]);
     if (r->nsides > 1)
-        put_library(&j, "other", &r->libs[1]);
-    put_machine(&j);
-    put_setup(&j, r);
+        put_library(j, "other", &r->libs[1]);
+    perf_json_head(j, r->config);
+    put_setup(j, r);
     if (r->gpu) {
-        put_device(&j, r);
-        put_sides(&j, r);
+        put_device(j, r);
+        put_sides(j, r);
     }
-    rcclx_json_array_open(&j, "rows");
+    rcclx_json_array_open(j, "rows");
     for (size_t i = 0; i < r->nrows; i++)
-        put_row(&j, r, &r->rows[i]);
-    rcclx_json_array_close(&j);
-    rcclx_json_int(&j, "out_of_bounds", r->wrong);
-    rcclx_json_real(&j, "avg_busbw", r->busbw_n ? r->busbw_sum / (double)r->busbw_n : 0);
-    rcclx_json_object_close(&j);
+        put_row(j, r, &r->rows[i]);
+    rcclx_json_array_close(j);
+    rcclx_json_int(j, "out_of_bounds", r->wrong);
+    rcclx_json_real(j, "avg_busbw", r->busbw_n ? r->busbw_sum / (double)r->busbw_n : 0);
 }
 
-int perf_json_write(const perf_report *r)
+int perf_json_put(const perf_config *c, void (*put)(rcclx_json *j, const void *what), const void *what)
 {
-    const char *path = r->config->json_file;
+    const char *path = c->json_file;
     FILE       *f    = path ? fopen(path, "we") : stdout;
+    rcclx_json  j;
     bool        bad;
 
     if (!f)
         return tool_fail("perf", "%s: %s", path, strerror(errno));
-    put_report(f, r);
+    rcclx_json_init(&j, f);
+    rcclx_json_object_open(&j, NULL);
+    rcclx_json_string(&j, "version", RCCLX_VERSION);
+    put(&j, what);
+    rcclx_json_object_close(&j);
     bad = fflush(f) || ferror(f);
     if (path && fclose(f))
         bad = true;
     return bad ? tool_fail("perf", "%s: %s", path ? path : "standard output", strerror(errno)) : TOOL_OK;
+}
+
+int perf_json_write(const perf_report *r)
+{
+    return perf_json_put(r->config, put_report, r);
 }

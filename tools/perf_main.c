@@ -4,6 +4,8 @@
 
 #include "tool.h"
 
+#include "codec/codec.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,15 +74,45 @@ static const tool_option tests_options[] = {
     COMMON_OPTIONS,
 };
 
+/* Of `rcclx perf codec`. */
+static const tool_option codec_options[] = {
+    {OPT_DEVICE, 0, "device", "D", "cuda, hip, emu or auto"},
+    {'d', 'd', "datatype", "TYPE", "float, bfloat16 or half"},
+    {OPT_LOW, 0, "low-precision", "X", "int8, fp8 or both"},
+    {'b', 'b', "minbytes", "SIZE", "smallest size, of elements (K, M, G accepted)"},
+    {'e', 'e', "maxbytes", "SIZE", "largest size"},
+    {'i', 'i', "stepbytes", "SIZE", "from one size to the next by adding"},
+    {'f', 'f', "stepfactor", "X", "... or by multiplying"},
+    {OPT_ITERS, 0, "iters", "N", "launches in a graph, whose mean counts (20; 0: check only)"},
+    {OPT_REPEATS, 0, "repeats", "N", "graphs, whose median counts (7)"},
+    {'J', 'J', "output_file", "FILE", "results as JSON to a file, beside the table"},
+    {OPT_JSON, 0, "json", "[FILE]", "results as JSON to standard output, or to FILE"},
+    {OPT_HELP, 'h', "help", NULL, "this text"}, {0, 0, NULL, NULL, NULL}
+};
+
+static int help_codecs(void)
+{
+    fputs("rcclx perf codec [options]: measure and check the codecs of low precision alone, on one GPU\n\n", stdout);
+    tool_options_print(stdout, codec_options);
+    fputs("\nDefaults: -b 1M -e 1G -f 4 -d float --low-precision both. Each size in four ways: encode and\n"
+          "decode, by the kernel of a collective; the elements copied by the same kernel (copy), and by\n"
+          "the driver (driver). GB/s are bytes read plus bytes written.\n"
+          "\n"
+          "Exit codes: 0 right; 1 wrong results; 2 bad command line; 3 the system refused.\n", stdout);
+    return TOOL_OK;
+}
+
 static int help(const perf_config *c)
 {
+    if (c->codecs)
+        return help_codecs();
     if (c->tests)
         printf("%s_perf [options]: measure and check %s\n\n", c->op->word, c->op->call);
     else
         fputs("rcclx perf COLLECTIVE [options]: measure and check a collective\n\n  collectives:", stdout);
     for (const perf_op *op = perf_ops; !c->tests && op->word; op++)
         printf(" %s", op->word);
-    fputs(c->tests ? "" : "\n\n", stdout);
+    fputs(c->tests ? "" : "\n  or codec: the codecs of low precision alone (rcclx perf codec --help)\n\n", stdout);
     tool_options_print(stdout, c->tests ? tests_options : perf_options);
     fputs(c->tests ? "\nDefaults: -b 32M -e 32M, one rank" : "\nDefaults: -b 8 -e 16M -f 2, as many ranks as GPUs, else as cores,",
           stdout);
@@ -211,8 +243,10 @@ static int set_vs_registration(const tool_args *a, perf_config *c)
 
 static int set_low(const tool_args *a, perf_config *c)
 {
-    c->low = tool_word_index("off|fp8|int8", a->value);
-    return c->low < 0 ? refuse(a, "there are off, fp8 and int8") : TOOL_OK;
+    c->low = tool_word_index(c->codecs ? "|fp8|int8|both" : "off|fp8|int8", a->value);
+    if (c->low < c->codecs)
+        return refuse(a, c->codecs ? "there are fp8, int8 and both" : "there are off, fp8 and int8");
+    return TOOL_OK;
 }
 
 /* Options of nccl-tests about calls from inside kernels: harmless at 0. */
@@ -274,6 +308,8 @@ static int set_collective(const tool_args *a, perf_config *c)
 {
     const char *near = perf_op_nearest(a->value);
 
+    if (c->codecs)
+        return tool_usage(a->who, "what is '%s' for? It is the codecs that are measured", a->value);
     if (c->op)
         return tool_usage(a->who, "what is '%s' for? The collective is %s already", a->value, c->op->word);
     c->op = perf_op_find(a->value);
@@ -290,14 +326,42 @@ static int check(const char *who, perf_config *c, bool min_given, bool max_given
         c->max = c->min;
     if (c->min > c->max && max_given && !min_given)
         c->min = c->max;
-    if (!c->op)
+    if (!c->op && !c->codecs)
         return tool_usage(who, "which collective? For example: rcclx perf all_reduce -n 4");
     if (c->min > c->max)
         return tool_usage(who, "the smallest size (%zu bytes, -b) is larger than the largest (%zu bytes, -e)", c->min,
                           c->max);
     if (!c->factor && !c->step && c->min != c->max)
         return tool_usage(who, "-i 0 never gets from -b to -e; give -i or -f");
+    if (c->codecs && (c->type < 0 || !rcclx_codec_takes((rcclx_type)c->type)))
+        return tool_usage(who, "codecs take float, bfloat16 and half (-d)");
+    if (c->codecs && c->min < perf_type_size(c->type))
+        return tool_usage(who, "-b %zu: an element has %zu bytes", c->min, perf_type_size(c->type));
     return TOOL_OK;
+}
+
+static int choose_test(perf_config *c, tool_args *a, const char *collective)
+{
+    c->tests   = true;
+    c->min     = c->max = 32 << 20;
+    c->factor  = 0;
+    c->warmup  = 1;
+    c->op      = perf_op_find(collective);
+    a->options = tests_options;
+    return c->op ? TOOL_OK
+                 : tool_usage("perf", "called as %s_perf, which is no known collective (see rcclx perf --help)", collective);
+}
+
+/* In place of a collective. */
+static void choose_codecs(perf_config *c, tool_args *a)
+{
+    c->codecs  = true;
+    c->min     = 1 << 20;
+    c->max     = 1 << 30;
+    c->factor  = 4;
+    c->low     = 3; /* both */
+    a->options = codec_options;
+    a->at++;
 }
 
 int tool_perf(int argc, char **argv, const char *collective)
@@ -310,17 +374,10 @@ int tool_perf(int argc, char **argv, const char *collective)
     bool        min_given = false, max_given = false;
     int         id = TOOL_ARGS_END, code = TOOL_OK;
 
-    if (collective) {
-        c.tests  = true;
-        c.min    = c.max = 32 << 20;
-        c.factor = 0;
-        c.warmup = 1;
-        c.op     = perf_op_find(collective);
-        if (!c.op)
-            return tool_usage("perf", "called as %s_perf, which is no known collective (see rcclx perf --help)",
-                              collective);
-        a.options = tests_options;
-    }
+    if (collective)
+        code = choose_test(&c, &a, collective);
+    else if (argc > 1 && !strcmp(argv[1], "codec"))
+        choose_codecs(&c, &a);
     while (code == TOOL_OK && (id = tool_args_next(&a)) != TOOL_ARGS_END && id != OPT_HELP) {
         min_given |= id == 'b';
         max_given |= id == 'e';
@@ -329,7 +386,7 @@ int tool_perf(int argc, char **argv, const char *collective)
     if (code == TOOL_OK && id == OPT_HELP)
         code = help(&c);
     else if (code == TOOL_OK && (code = check("perf", &c, min_given, max_given)) == TOOL_OK)
-        code = perf_launch(&c);
+        code = c.codecs ? perf_codecs(&c) : perf_launch(&c);
     for (int i = 0; i < c.nvs; i++)
         free(c.vs[i]);
     return code;

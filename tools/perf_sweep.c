@@ -149,7 +149,7 @@ static void run_row(sweep *s, size_t size, int root)
 
 /* --- all rows ----------------------------------------------------------------------- */
 
-static size_t next_size(const perf_config *c, size_t size)
+size_t perf_next_size(const perf_config *c, size_t size)
 {
     double next;
 
@@ -165,7 +165,7 @@ static void run_sizes(sweep *s, int root)
 {
     const perf_config *c = s->worker.config;
 
-    for (size_t size = c->min; size <= c->max; size = next_size(c, size)) {
+    for (size_t size = c->min; size <= c->max; size = perf_next_size(c, size)) {
         run_row(s, size, root);
         if (size == c->max)
             return;

@@ -234,6 +234,30 @@ is "one table, two devices" [ "$(grep -cE '^#  Rank  [01] .* device  [01] \[ffff
 is "as many ranks as devices" ends 0 ours broadcast -b 64 -e 64
 is "four" says out '^#  Rank  3 .* device  3 '
 
+# --- codecs alone
+
+codec() {
+    timeout 100 "$rcclx" perf codec --device emu --iters 2 --repeats 3 "$@"
+}
+is "codecs alone" ends 0 codec -b 64K -e 256K -f 4
+is "say where" says out '^# Codecs alone on device 0 \[ffff:00:00\.0\] Emulated GPU 0, '
+is "four ways, two codecs, two sizes" [ "$(grep -cE '^ .* (fp8|int8) .* (encode|decode|copy|driver) +[0-9.]+ .* 0$' \
+    "$folder/out")" = 16 ]
+is "the kernel's copy is the measure" says out '^ +262144 +65536 +float +int8 +8 +copy +[0-9.]+ +[0-9.]+ +1\.000 +[0-9.]+ +0$'
+is "and all is right" says out '^# Wrong bytes : 0 OK$'
+is "one codec, one odd size, JSON" ends 0 codec -d bfloat16 --low-precision int8 -b 100002 -e 100002 --json
+is "counts what is read and written" json "$folder/out" "[r['codec'] for r in d['rows']] == ['int8'] and d['out_of_bounds'] == 0 and
+    d['rows'][0]['count'] == 50001 and d['rows'][0]['type'] == 'bfloat16' and d['device']['kind'] == 'emu' and
+    d['threads'] == 64 and
+    all(0 < w['min_us'] <= w['time_us'] and w['wrong'] == 0 and abs(w['gbps'] * w['time_us'] * 1e3 - n) < 1
+        for w, n in [(d['rows'][0][w], 100002 + (53127 if w in ('encode', 'decode') else 100002))
+                     for w in ('encode', 'decode', 'copy', 'driver')])"
+is "an element, and as many as fill some blocks, beside the table" ends 0 codec -b 2 -e 70K -f 35840 -d half -J "$folder/codec"
+is "are right, too" json "$folder/codec" "d['out_of_bounds'] == 0 and
+    [(r['count'], r['blocks']) for r in d['rows']] == [(1, 1), (1, 1), (35840, 3), (35840, 3)]"
+is "a long one, checked in parts" ends 0 codec --low-precision fp8 -b 66M -e 66M --iters 0
+is "is not timed" says out ' encode +N/A +N/A +N/A +N/A +0$'
+
 # --- bad command lines: bad WHAT-IT-SAYS ARGUMENTS...
 
 bad() {
@@ -262,6 +286,12 @@ bad 'the devices are' all_reduce --device tpu
 bad 'collective is all_reduce already' all_reduce all_gather
 bad 'three other libraries' all_reduce --vs a --vs b --vs c --vs d
 bad 'Give --vs before' all_reduce --vs-registration 1
+bad 'measured on a GPU' codec
+bad 'there are fp8, int8 and both' codec --low-precision off
+bad 'codecs take float' codec -d int32
+bad 'an element has 4 bytes' codec -b 2
+bad 'It is the codecs' codec all_reduce
+bad 'unknown option -n' codec -n 2
 is "a library without low precision" ends 3 "$rcclx" perf all_reduce -n 1 -b 8 -e 8 --iters 1 --lib "$liar" --low-precision fp8
 is "is named so" says err 'the library has no rcclxCommSetLowPrecision'
 is "no GPU" ends 3 env CUDA_VISIBLE_DEVICES= "$rcclx" perf all_reduce --device cuda
@@ -271,6 +301,8 @@ is "auto is host memory then" ends 0 env -u RCCLX_DEVICE CUDA_VISIBLE_DEVICES= H
 is "as the table says" says out '^#  Rank  0 .*\[host\]'
 is "--help" ends 0 "$rcclx" perf --help
 is "names every collective" says out 'all_reduce all_gather reduce_scatter alltoall alltoallv broadcast reduce gather scatter sendrecv'
+is "--help of codec" ends 0 "$rcclx" perf codec --help
+is "names its own options" says out '^ +--low-precision X +int8, fp8 or both$'
 is "--help of a test" ends 0 "$bin/alltoallv_perf" -h
 is "says what -n is there" says out '^  -n, --iters N '
 
