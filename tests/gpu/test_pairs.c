@@ -211,6 +211,26 @@ TEST(more_messages_than_a_launch_takes)
         }
 }
 
+/* A block each, so that all are worked on at once, whatever slot they share. */
+TEST(more_large_messages_of_a_pair_than_slots)
+{
+    for (int places = 0; places < 4; places++)
+        CASE("%s, %s", places & 1 ? "registered" : "not registered", places & 2 ? "registered" : "not registered") {
+            emu_settings("RCCLX_TIMEOUT=20", NULL);
+            post *p = open_post(2, 4 << 20);
+            in_place(p, places & 1, places & 2);
+            for (int round = 0; round < 10; round++) {
+                start(p);
+                for (int i = 0; i < 14; i++)
+                    write_letter(p, 0, 1, i % 5 == 4 ? 500 : 270000 - (size_t)(i % 4) * 70000, 16, 0);
+                deliver(p, 0);
+                if (!compare(p, "14 letters"))
+                    break;
+            }
+            close_post(p);
+        }
+}
+
 /* Nothing is waited for in between; the ranks' groups are cut at other places than each other's. */
 TEST(groups_in_flight)
 {

@@ -209,10 +209,12 @@ GP_DEV void gp_pair_hear(gp_pair_ctx *c)
     }
 }
 
-/* Tell (one part a message does) and hear. 0: give up. */
+/* Tell (one part a message does) and hear. A receiver whose slot had another message in this launch hears first: the sender
+ * has waited until that one was done; another block of ours may be at it. 0: give up. */
 GP_DEV int gp_pair_exchange(gp_pair_ctx *c)
 {
     gp_pair_shared *sh = c->who.sh;
+    const int later = !c->who.m->sends && c->who.m->index >= GP_PAIR_SLOTS;
 
     gp_sync_publish();
     if (gp_tid() == 0) {
@@ -221,10 +223,12 @@ GP_DEV int gp_pair_exchange(gp_pair_ctx *c)
     }
     gp_sync_publish();
     if (gp_tid() < 2 && (!c->who.m->sends || gp_pair_credit(c))) {
-        if (c->part == 0)
+        if (c->part == 0 && !later)
             gp_pair_tell(c, gp_tid());
-        if (c->who.m->sends || !c->who.m->token)
+        if (c->who.m->sends || !c->who.m->token || later)
             gp_pair_hear(c);
+        if (c->part == 0 && later)
+            gp_pair_tell(c, gp_tid());
     }
     gp_sync_publish();
     return !gp_shared_peek(&sh->failed);
