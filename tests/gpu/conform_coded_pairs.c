@@ -116,9 +116,10 @@ typedef struct { char *in, *out, *host; } desk;
 
 static bool desk_open(const gpu_worker *w, int i, desk *d, size_t region)
 {
+    bool (*const alloc)(const gpu_worker *, int, char **, size_t) = w->rank[i] % 2 ? gpu_alloc_nccl : gpu_alloc;
+
     d->host = malloc(region);
-    return CHECK(d->host, "no memory") && (w->rank[i] % 2 ? gpu_alloc_nccl(w, i, &d->in, region) : gpu_alloc(w, i, &d->in, region)) &&
-           (w->rank[i] % 2 ? gpu_alloc_nccl(w, i, &d->out, region) : gpu_alloc(w, i, &d->out, region));
+    return CHECK(d->host, "no memory") && alloc(w, i, &d->in, region) && alloc(w, i, &d->out, region);
 }
 
 static void desk_close(const gpu_worker *w, int i, desk *d)
@@ -188,12 +189,12 @@ static bool post_letter(const gpu_worker *w, int i, const desk *d, const letter 
 {
     const ncclDataType_t t = (ncclDataType_t)l->c.type;
     const cudaStream_t   s = (cudaStream_t)w->stream[i];
-    bool                 ok = true;
+    bool                 ok = set(w->comm[i], l->c.codec, 1);
 
     if (l->c.root == w->rank[i])
-        ok = set(w->comm[i], l->c.codec, 1) && OK_OR_TELL(ncclSend(d->in + l->in, l->c.count, t, l->to, w->comm[i], s));
+        ok = OK_OR_TELL(ncclSend(d->in + l->in, l->c.count, t, l->to, w->comm[i], s)) && ok;
     if (l->to == w->rank[i])
-        ok = set(w->comm[i], l->c.codec, 1) && OK_OR_TELL(ncclRecv(d->out + l->out, l->c.count, t, l->c.root, w->comm[i], s)) && ok;
+        ok = OK_OR_TELL(ncclRecv(d->out + l->out, l->c.count, t, l->c.root, w->comm[i], s)) && ok;
     return ok;
 }
 

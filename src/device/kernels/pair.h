@@ -421,7 +421,9 @@ GP_DEV int gp_pair_move(gp_pair_ctx *c, uint64_t other)
 /* --- low precision ------------------------------------------------------------------------------ */
 
 enum { GP_PAIR_TILE = GP_WAVE * GP_PAIR_EACH }; /* elements of a wave's tile */
-enum { GP_CODEC_fp8 = GP_CODEC_FP8, GP_CODEC_int8 = GP_CODEC_INT8, GP_TYPE_f32 = GP_F32, GP_TYPE_bf16 = GP_BF16, GP_TYPE_f16 = GP_F16 };
+/* The words of GP_CODED_KERNEL_LIST. */
+enum { GP_CODEC_fp8 = GP_CODEC_FP8, GP_CODEC_int8 = GP_CODEC_INT8 };
+enum { GP_TYPE_f32 = GP_F32, GP_TYPE_bf16 = GP_BF16, GP_TYPE_f16 = GP_F16 };
 
 /* A lane as a step of coded.h: encode what is there, or decode a run. */
 GP_DEV gp_coded gp_pair_step_of(const gp_pair_ctx *c)

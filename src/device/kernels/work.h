@@ -232,7 +232,8 @@ typedef struct {
     uint32_t       single;     /* no pair has two messages in a direction */
 } gp_pair_head;
 
-/* The arguments of gp_pairs_few, which get there sooner, and of gp_pairs_many; gp_pairs_coded: some messages are in low precision. */
+/* The arguments of gp_pairs_few, which get there sooner, and of gp_pairs_many; and of gp_pairs_coded, where some messages
+ * are in low precision. */
 typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_FEW]; } gp_pair_few;
 typedef struct { gp_pair_head head; gp_pair msg[GP_PAIR_MANY]; } gp_pair_many;
 typedef gp_pair_many gp_pair_coded;
