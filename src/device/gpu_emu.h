@@ -39,6 +39,7 @@ uint64_t gp_emu_ballot(int pred);
 uint32_t gp_emu_shuffle(uint32_t x, uint32_t lane);
 void     gp_emu_wave_sync(void);
 void     gp_emu_nap(void);
+void     gp_emu_misaligned(const void *p, size_t nbytes);
 uint64_t gp_emu_ticks(void);
 void    *gp_emu_shared(size_t nbytes);
 

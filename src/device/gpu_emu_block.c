@@ -226,6 +226,13 @@ RCCLX_FIBER_QUIET void gp_emu_wave_sync(void)
     meet(AT_WAVE_SYNC, false);
 }
 
+void gp_emu_misaligned(const void *p, size_t nbytes)
+{
+    RCCLX_ALERT("emulated GPU: block %u, lane %u: an access of %zu bytes to %p, which is not aligned to that", mine->block,
+                mine->current, nbytes, p);
+    abort();
+}
+
 RCCLX_FIBER_QUIET void gp_emu_nap(void)
 {
     mine->naps++;

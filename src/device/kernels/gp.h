@@ -425,6 +425,7 @@ extern void     gp_emu_wave_sync(void);
 extern void     gp_emu_nap(void);
 extern uint64_t gp_emu_ticks(void);
 extern void    *gp_emu_shared(size_t nbytes);
+extern void     gp_emu_misaligned(const void *p, size_t nbytes); /* does not return */
 
 typedef struct { uint32_t x[4]; } gp_v4;
 
@@ -442,10 +443,18 @@ GP_DEV uint32_t gp_shuffle(uint32_t x, uint32_t lane) { return gp_emu_shuffle(x,
 GP_DEV uint64_t gp_ticks(void) { return gp_emu_ticks(); }
 GP_DEV void gp_nap(void) { gp_emu_nap(); }
 
+/* A GPU faults where a processor does not mind. */
+GP_DEV void gp_host_aligned(const void *p, size_t nbytes)
+{
+    if ((uintptr_t)p & (nbytes - 1))
+        gp_emu_misaligned(p, nbytes);
+}
+
 #define GP_HOST_LOAD(name, type, stored)                                      \
     GP_DEV type name(const void *p)                                           \
     {                                                                         \
         stored v;                                                             \
+        gp_host_aligned(p, sizeof v);                                         \
         memcpy(&v, p, sizeof v);                                              \
         return v;                                                             \
     }
@@ -453,6 +462,7 @@ GP_DEV void gp_nap(void) { gp_emu_nap(); }
     GP_DEV void name(void *p, type v)                                         \
     {                                                                         \
         const stored x = (stored)v;                                           \
+        gp_host_aligned(p, sizeof x);                                         \
         memcpy(p, &x, sizeof x);                                              \
     }
 GP_HOST_LOAD(gp_ld16, gp_v4, gp_v4)
@@ -464,15 +474,26 @@ GP_HOST_STORE(gp_st8, uint64_t, uint64_t)
 GP_HOST_STORE(gp_st4, uint32_t, uint32_t)
 GP_HOST_STORE(gp_st2, uint32_t, uint16_t)
 GP_HOST_STORE(gp_st1, uint32_t, uint8_t)
-GP_DEV void gp_st16(void *p, gp_v4 v) { memcpy(p, &v, sizeof v); }
+GP_DEV void gp_st16(void *p, gp_v4 v) { gp_host_aligned(p, sizeof v), (void)memcpy(p, &v, sizeof v); }
 GP_DEV gp_v4 gp_ld16_nt(const void *p) { return gp_ld16(p); }
 GP_DEV void gp_st16_nt(void *p, gp_v4 v) { gp_st16(p, v); }
 
 /* What is relaxed on a GPU, with a fence near, is acquire or release here: it costs nothing,
  * and ThreadSanitizer does not know fences. So there is nothing left for a fence to do. */
-GP_DEV void gp_flag_put_release(void *p, uint64_t v) { __atomic_store_n((uint64_t *)p, v, __ATOMIC_RELEASE); }
+GP_DEV void gp_flag_put_release(void *p, uint64_t v)
+{
+    gp_host_aligned(p, sizeof v);
+    __atomic_store_n((uint64_t *)p, v, __ATOMIC_RELEASE);
+}
+
 GP_DEV void gp_flag_put(void *p, uint64_t v) { gp_flag_put_release(p, v); }
-GP_DEV uint64_t gp_flag_get_acquire(const void *p) { return __atomic_load_n((const uint64_t *)p, __ATOMIC_ACQUIRE); }
+
+GP_DEV uint64_t gp_flag_get_acquire(const void *p)
+{
+    gp_host_aligned(p, sizeof(uint64_t));
+    return __atomic_load_n((const uint64_t *)p, __ATOMIC_ACQUIRE);
+}
+
 GP_DEV uint64_t gp_flag_get(const void *p) { return gp_flag_get_acquire(p); }
 GP_DEV void gp_word_put(void *p, uint32_t v) { __atomic_store_n((uint32_t *)p, v, __ATOMIC_RELEASE); }
 GP_DEV uint32_t gp_word_get(const void *p) { return __atomic_load_n((const uint32_t *)p, __ATOMIC_ACQUIRE); }
@@ -484,12 +505,14 @@ GP_DEV void gp_shared_poke(uint32_t *p, uint32_t v) { gp_word_put(p, v); }
 
 GP_DEV void gp_ll_store(void *unit, uint32_t d0, uint32_t d1, uint32_t f0, uint32_t f1)
 {
+    gp_host_aligned(unit, 16);
     gp_flag_put(unit, (uint64_t)f0 << 32 | d0);
     gp_flag_put((char *)unit + 8, (uint64_t)f1 << 32 | d1);
 }
 
 GP_DEV void gp_ll_load(const void *unit, uint32_t v[4])
 {
+    gp_host_aligned(unit, 16);
     const uint64_t a = gp_flag_get(unit), b = gp_flag_get((const char *)unit + 8);
 
     v[0] = (uint32_t)a, v[1] = (uint32_t)(a >> 32), v[2] = (uint32_t)b, v[3] = (uint32_t)(b >> 32);
@@ -498,6 +521,7 @@ GP_DEV void gp_ll_load(const void *unit, uint32_t v[4])
 /* No store of the host covers a line: the flag goes last and is looked at first. */
 GP_DEV void gp_line_store(void *p, gp_v4 v, int is_flag)
 {
+    gp_host_aligned(p, sizeof v);
     if (is_flag)
         gp_emu_wave_sync();
     __atomic_store_n((uint64_t *)p, (uint64_t)v.x[1] << 32 | v.x[0], __ATOMIC_RELAXED);
@@ -510,6 +534,7 @@ GP_DEV gp_v4 gp_line_load(const void *p, int is_flag)
 {
     uint64_t low, high;
 
+    gp_host_aligned(p, sizeof(gp_v4));
     if (!is_flag)
         gp_emu_wave_sync();
     high = gp_flag_get_acquire((const char *)p + 8);
