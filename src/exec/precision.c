@@ -139,7 +139,7 @@ size_t rcclx_precision_minimum(const rcclx_team *t, rcclx_kind kind, rcclx_type 
 
 /* --- one operation -------------------------------------------------------------------- */
 
-enum { FIT, KIND, TYPE, OPERATOR, BIAS, ALONE };
+enum { FIT, KIND, TYPE, OPERATOR, BIAS, ALONE, MESSAGE };
 
 static const char *const why[] = {
     [KIND] = "there is no low precision for this collective; AllReduce, ReduceScatter, AllGather, Broadcast, AlltoAll, "
@@ -148,10 +148,15 @@ static const char *const why[] = {
     [OPERATOR] = "only sum and avg have a low precision",
     [BIAS] = "with a bias there is no low precision",
     [ALONE] = "one rank sends nothing",
+    [MESSAGE] = "messages between GPUs have no low precision yet: on hardware it has not passed its tests",
 };
 
 static int fitness(const rcclx_op *op)
 {
+    const bool message = op->kind == RCCLX_ALL_TO_ALLV || op->kind >= RCCLX_COLL_COUNT;
+
+    if (message && op->team->driver && op->team->driver->kind != RCCLX_GPU_EMU)
+        return MESSAGE;
     if (1u << op->kind & (BIT(REDUCE_TO) | BIT(GATHER) | BIT(SCATTER)))
         return KIND;
     if (!rcclx_codec_takes(op->type))

@@ -11,11 +11,13 @@ enum { NONE = RCCLX_CODEC_NONE, FP8 = RCCLX_CODEC_FP8, INT8 = RCCLX_CODEC_INT8, 
 enum { PLAIN, OFF = 1 + NONE, ASK_FP8 = 1 + FP8, ASK_INT8 = 1 + INT8 }; /* what a call says */
 
 static rcclx_team      team;
-static const rcclx_gpu gpu = { .name = "gpu" };
+static const rcclx_gpu gpu = { .name = "gpu", .kind = RCCLX_GPU_CUDA }, emulated = { .name = "emu", .kind = RCCLX_GPU_EMU };
 
-static void make_team(int n, bool on_gpu, rcclx_codec_id codec, size_t min)
+enum { ON_HOST, ON_GPU, ON_EMULATED };
+
+static void make_team(int n, int where, rcclx_codec_id codec, size_t min)
 {
-    team = (rcclx_team){ .nranks = n, .rank = 1 % n, .driver = on_gpu ? &gpu : NULL };
+    team = (rcclx_team){ .nranks = n, .rank = 1 % n, .driver = where == ON_GPU ? &gpu : where == ON_EMULATED ? &emulated : NULL };
     rcclx_precision_set(&team, codec, min);
 }
 
@@ -82,8 +84,9 @@ static const row rows[] = {
     { "AlltoAll, one less",               AA, F, S, MIB - 1, 4, 1, INT8, 0, PLAIN, NONE },
     { "Broadcast",                        BC, F, S, 4 * MIB, 4, 1, INT8, 0, PLAIN, INT8 },
     { "Broadcast, one less",              BC, F, S, 4 * MIB - 1, 4, 1, INT8, 0, PLAIN, NONE },
-    { "messages need more",               RCCLX_SEND, F, S, 4 * MIB, 4, 1, FP8, 0, PLAIN, FP8 },
-    { "a message, one less",              RCCLX_RECV, F, S, 4 * MIB - 1, 4, 1, FP8, 0, PLAIN, NONE },
+    { "messages need more",               RCCLX_SEND, F, S, 4 * MIB, 4, 2, FP8, 0, PLAIN, FP8 },
+    { "not yet on hardware",              RCCLX_SEND, F, S, 4 * MIB, 4, 1, FP8, 1, PLAIN, NONE },
+    { "a message, one less",              RCCLX_RECV, F, S, 4 * MIB - 1, 4, 2, FP8, 0, PLAIN, NONE },
     { "avg",                              AR, F, RCCLX_AVG, 2 * MIB, 4, 1, FP8, 0, PLAIN, FP8 },
     { "max",                              AR, F, RCCLX_MAX, MIB, 4, 1, FP8, 0, PLAIN, NONE },
     { "prod",                             RS, F, RCCLX_PROD, MIB, 4, 1, FP8, 0, PLAIN, NONE },
