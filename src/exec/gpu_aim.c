@@ -7,7 +7,7 @@
  * A step has room for the first few operands; the others follow behind all steps. */
 #include "exec/gpu_team.h"
 
-enum { LINE = 64 };
+enum { LINE = 64, LINE_SHARE = 14 /* LL128: bytes of a thread, 16 less its part of the flag */ };
 
 bool rcclx_plan_is_aimed(const rcclx_plan *p)
 {
@@ -109,19 +109,19 @@ static uint64_t *aim_flagged(const range *a, const gp_step *s, gp_flagged *to, u
 }
 
 /* Copies in a row go at the same time if none writes what another reads: not where a rank works in place, unless what is
- * written then is its own block alone. */
-static void group_copies(gp_flagged *steps, uint32_t n, bool apart)
+ * written then is its own block alone. Only those that are still one round of all threads: others wait for the bytes. */
+static void group_copies(gp_flagged *steps, uint32_t n, size_t round)
 {
-    for (uint32_t i = 0, end; apart && i < n; i = end) {
+    for (uint32_t i = 0, end; i < n; i = end) {
         for (end = i; end < n && steps[end].op == GP_COPY; end++)
             ;
-        if (end - i > 1)
+        if (end - i > 1 && steps[i].nbytes * (end - i) <= round)
             steps[i].final |= (uint8_t)((end - i) << 1);
         end += end == i;
     }
 }
 
-void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, bool apart, gp_work *w)
+void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, int nlanes, bool apart, gp_work *w)
 {
     const gp_work *as = (const gp_work *)(const void *)r->work;
     const gp_step *steps = (const gp_step *)(const void *)(r->work + as->plan[0].steps);
@@ -137,7 +137,8 @@ void rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, boo
     uint64_t *far = (uint64_t *)(void *)(to + p->nsteps);
     for (uint32_t i = 0; i < p->nsteps; i++)
         far = aim_flagged(&a, &steps[i], &to[i], far);
-    group_copies(to, p->nsteps, apart || w->kind == RCCLX_ALL_GATHER || w->kind == RCCLX_GATHER);
+    if (apart || w->kind == RCCLX_ALL_GATHER || w->kind == RCCLX_GATHER)
+        group_copies(to, p->nsteps, (size_t)nlanes * f->nthreads * (ll ? GP_LL_DATA : LINE_SHARE));
 }
 
 /* --- low precision -------------------------------------------------------------------- */

@@ -115,7 +115,7 @@ static rcclx_status fill(rcclx_team *t, const rcclx_ready *r, const rcclx_op *op
     say_where(t, r, op, w);
     if (plan->proto != RCCLX_PROTO_SIMPLE) {
         const size_t in = rcclx_op_in_bytes(op, t->nranks, t->rank), out = rcclx_op_out_bytes(op, t->nranks, t->rank);
-        rcclx_ready_aim(r, &g->frame, nbytes, !overlap(op, in, out), w);
+        rcclx_ready_aim(r, &g->frame, nbytes, nlanes, !overlap(op, in, out), w);
         return RCCLX_OK;
     }
     for (int k = 0; k < r->nplans; k++)

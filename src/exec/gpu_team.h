@@ -77,7 +77,8 @@ bool         rcclx_plan_is_aimed(const rcclx_plan *p);
 size_t       rcclx_aimed_bytes(const rcclx_plan *p); /* of its steps and operands */
 /* Make the work of a flagged plan: its numbers, lengths and addresses. windows, at and rank are the frame's. apart: the
  * rank's IN and OUT are. */
-void         rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, bool apart, gp_work *w);
+void         rcclx_ready_aim(const rcclx_ready *r, const gp_frame *f, size_t nbytes, int nlanes, bool apart,
+                             gp_work *w);
 /* Of one in low precision; its numbers stand. */
 void         rcclx_ready_aim_coded(const rcclx_ready *r, const gp_frame *f, gp_work *w);
 
