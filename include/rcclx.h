@@ -65,7 +65,7 @@ ncclResult_t rcclxCommInitEnv(ncclComm_t *comm, ncclConfig_t *config);
  * float, bfloat16 and half data may cross the wire as codes of 8 bits, a scale every 32
  * elements: "fp8" or "int8". Buffers keep their types; sums are taken in float. AllReduce,
  * ReduceScatter (sum, avg), AllGather, Broadcast, AlltoAll, AlltoAllv, Send and Recv have
- * it; what cannot be coded runs in full precision. RCCLX_LOW_PRECISION switches it on for a
+ * it (the last three not yet between GPUs); what cannot be coded runs in full precision. RCCLX_LOW_PRECISION switches it on for a
  * program, the functions below for a communicator, an option for a call.
  *
  * From now on: data of operations of at least minBytes use codec, "off", "fp8" or "int8". 0
