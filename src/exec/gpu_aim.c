@@ -91,11 +91,18 @@ static uint64_t *aim_flagged(const range *a, const gp_step *s, gp_flagged *to, u
 
     *to = (gp_flagged){ .op = s->op, .nsrc = s->nsrc, .ndst = s->ndst, .final = s->final, .own = GP_ALL, .far = offset(a, far),
                         .nbytes = p->block_bytes };
+    uint32_t n = 0;
     for (uint32_t k = 0; k < (uint32_t)s->nsrc + s->ndst; k++) {
         const gp_ref *ref = &a->refs[s->first + k];
         const bool slot = ref->buf == GP_SCRATCH;
+        const uint64_t at = address(a, ref, k < s->nsrc);
+        if (s->op == GP_COPY && k && !slot && !to->waits && at == GP_SPOT_AT(to->near[0])) {
+            to->ndst--; /* in place: it is there; and others of a group may be reading it */
+            continue;
+        }
         /* a slot names who fills it */
-        *(k < GP_NEAR ? &to->near[k] : &far[k - GP_NEAR]) = GP_SPOT(address(a, ref, k < s->nsrc), ref->rank, slot);
+        *(n < GP_NEAR ? &to->near[n] : &far[n - GP_NEAR]) = GP_SPOT(at, ref->rank, slot);
+        n++;
         if (!slot && p->parts > 1)
             to->nbytes = length(a, ref);
         if (k >= s->nsrc)
@@ -108,8 +115,8 @@ static uint64_t *aim_flagged(const range *a, const gp_step *s, gp_flagged *to, u
     return far + flagged_far(s->nsrc + s->ndst);
 }
 
-/* Copies in a row go at the same time if none writes what another reads: not where a rank works in place, unless what is
- * written then is its own block alone. Only those that are still one round of all threads: others wait for the bytes. */
+/* Copies in a row go at the same time if none writes what another reads: not where a rank works in place, unless it then
+ * writes others' blocks alone. Only those that are still one round of all threads: others wait for the bytes. */
 static void group_copies(gp_flagged *steps, uint32_t n, size_t round)
 {
     for (uint32_t i = 0, end; i < n; i = end) {

@@ -272,7 +272,7 @@ GP_DEV int gp_short_add_all(const gp_coded_piece *p, const int codec, const int 
 /* The scale of the lane's row; 0 in all lanes if a block wants care. */
 GP_DEV uint32_t gp_short_choose(const int codec, const int type, uint32_t lane, const gp_coded_rows *a)
 {
-    uint32_t m[GP_CODED_ROWS], most;
+    uint32_t m[GP_CODED_ROWS] = { 0 }, most;
 
     GP_UNROLL
     for (int u = 0; u < gp_coded_count(type); u++)
