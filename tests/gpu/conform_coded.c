@@ -62,29 +62,7 @@ typedef struct {
 
 /* ---- decks */
 
-typedef struct {
-    int n, left, card[512];
-} deck;
-
-static int draw(deck *d)
-{
-    if (!d->left) {
-        for (int i = d->n - 1; i > 0; i--) {
-            const int k = gpu_roll(&gpu_seed_state, i + 1), x = d->card[i];
-            d->card[i] = d->card[k], d->card[k] = x;
-        }
-        d->left = d->n;
-    }
-    return d->card[--d->left];
-}
-
-static void put(deck *d, int card)
-{
-    if (d->n < (int)(sizeof d->card / sizeof *d->card))
-        d->card[d->n++] = card;
-}
-
-static deck what, others, shape, teams;
+static gpu_deck what, others, shape, teams;
 
 static gpu_team team_of(int i)
 {
@@ -100,16 +78,16 @@ static void make_decks(void)
             for (int op = 0; op <= RCCLX_COPY; op++)
                 if ((op == RCCLX_COPY) != rcclx_kind_reduces((rcclx_kind)k) && k != RCCLX_ALL_TO_ALLV) {
                     const coded_call c = { .kind = (rcclx_kind)k, .type = types[t], .op = (rcclx_redop)op };
-                    put(coded_may(&c) ? &what : &others, (k * 16 + (int)types[t]) * 16 + op);
+                    gpu_add_card(coded_may(&c) ? &what : &others, (k * 16 + (int)types[t]) * 16 + op);
                 }
     for (size_t c = 0; c < sizeof counts_of / sizeof *counts_of; c++)
         for (int i = 0; i < 2 * BUFFERS; i++)
             for (int often = 0; often < weights[c]; often++)
-                put(&shape, (int)c * 16 + i);
+                gpu_add_card(&shape, (int)c * 16 + i);
     for (int i = 0; i < NTEAMS * NWAYS_TO_ASK * 2; i++) {
         const gpu_team t = team_of(i / (NWAYS_TO_ASK * 2));
         if (gpu_fits(&t))
-            put(&teams, i);
+            gpu_add_card(&teams, i);
     }
 }
 
@@ -134,7 +112,7 @@ static size_t area_of(const group *g)
 static void draw_call(call *a, const sample *s, const group *g)
 {
     uint64_t *dice = &gpu_seed_state;
-    const int w = draw(gpu_roll(dice, 6) ? &what : &others), x = draw(&shape), n = teams_of[s->team].n;
+    const int w = gpu_draw(gpu_roll(dice, 6) ? &what : &others), x = gpu_draw(&shape), n = teams_of[s->team].n;
 
     a->c = (coded_call){ .kind = (rcclx_kind)(w / 256), .type = (rcclx_type)(w / 16 % 16), .op = (rcclx_redop)(w % 16), .n = n,
                          .root = gpu_roll(dice, n), .count = counts_of[x / 16], .algo = "relay_staged" };
@@ -358,7 +336,7 @@ TEST(a_sample_of_all_calls)
     make_decks();
     REQUIRE(teams.n, "no team of RCCLX_TEST_RANKS=%s fits on %d devices", getenv("RCCLX_TEST_RANKS"), gpu_here()->count);
     for (int i = 0; i < nteams; i++) {
-        const int drawn = draw(&teams);
+        const int drawn = gpu_draw(&teams);
         s.team = drawn / (NWAYS_TO_ASK * 2);
         s.by = (asking)(drawn / 2 % NWAYS_TO_ASK);
         s.codec = 1 + drawn % 2;
@@ -572,30 +550,17 @@ static void one_differs(gpu_worker *w)
     }
 }
 
-static void everywhere(const char *name, int n, void (*work_of)(gpu_worker *w), void *arg)
-{
-    for (int place = 0; place < GPU_PLACES; place++) {
-        gpu_team t = { .n = n, .place = (gpu_place)place, .work = work_of, .arg = arg };
-        if (!gpu_fits(&t))
-            continue;
-        CASE("%s, %d ranks, %s", name, n, gpu_place_names[place]) {
-            CHECK(gpu_run(&t) == 0, "ranks failed");
-            gpu_end(&t);
-        }
-    }
-}
-
 TEST(streams_change_and_the_order_stays)
 {
     reference_init();
-    everywhere("two streams", 2, chain, NULL);
-    everywhere("two streams", 5, chain, NULL);
+    gpu_everywhere("two streams", 2, chain, NULL);
+    gpu_everywhere("two streams", 5, chain, NULL);
 }
 
 TEST(graphs_keep_the_codec_they_were_captured_with)
 {
     reference_init();
-    everywhere("graphs", 3, graphs, NULL);
+    gpu_everywhere("graphs", 3, graphs, NULL);
 }
 
 TEST(a_rank_that_differs_is_named_on_all)
@@ -603,5 +568,5 @@ TEST(a_rank_that_differs_is_named_on_all)
     static const bool by_comm[2] = { false, true };
 
     for (int k = 0; k < 2; k++)
-        everywhere(k ? "the communicator's" : "the call's", 3, one_differs, (void *)(uintptr_t)&by_comm[k]);
+        gpu_everywhere(k ? "the communicator's" : "the call's", 3, one_differs, (void *)(uintptr_t)&by_comm[k]);
 }

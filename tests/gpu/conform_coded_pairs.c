@@ -388,19 +388,6 @@ static void graphs(gpu_worker *w)
     free(m);
 }
 
-static void everywhere(const char *name, int n, void (*work_of)(gpu_worker *w), void *arg)
-{
-    for (int place = 0; place < GPU_PLACES; place++) {
-        gpu_team t = { .n = n, .place = (gpu_place)place, .work = work_of, .arg = arg };
-        if (!gpu_fits(&t))
-            continue;
-        CASE("%s, %d ranks, %s", name, n, gpu_place_names[place]) {
-            CHECK(gpu_run(&t) == 0, "ranks failed");
-            gpu_end(&t);
-        }
-    }
-}
-
 TEST(graphs_replay_letters_with_their_codec)
 {
     if (on_hardware())
@@ -409,11 +396,11 @@ TEST(graphs_replay_letters_with_their_codec)
     gpu_seed();
     for (int g = 0; g < GROUPS; g++)
         (g == 2 ? draw_all : draw_letters)(&groups[g], 3);
-    everywhere("graphs", 3, graphs, NULL);
+    gpu_everywhere("graphs", 3, graphs, NULL);
     draw_all(&groups[0], 2);
     for (int g = 1; g < GROUPS; g++)
         draw_letters(&groups[g], 2);
-    everywhere("graphs", 2, graphs, NULL);
+    gpu_everywhere("graphs", 2, graphs, NULL);
 }
 
 /* ---- ranks that do not agree */
@@ -468,5 +455,5 @@ TEST(ranks_that_differ_in_precision_are_told)
     static int row;
 
     for (row = 0; row < (int)(sizeof disputes / sizeof *disputes); row++)
-        everywhere("a dispute", 2, dispute, &row);
+        gpu_everywhere("a dispute", 2, dispute, &row);
 }

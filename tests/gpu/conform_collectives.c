@@ -61,29 +61,7 @@ typedef struct {
 
 /* ---- decks */
 
-typedef struct {
-    int n, left, card[1024];
-} deck;
-
-static int draw(deck *d)
-{
-    if (!d->left) {
-        for (int i = d->n - 1; i > 0; i--) {
-            const int k = gpu_roll(&gpu_seed_state, i + 1), x = d->card[i];
-            d->card[i] = d->card[k], d->card[k] = x;
-        }
-        d->left = d->n;
-    }
-    return d->card[--d->left];
-}
-
-static void put(deck *d, int card)
-{
-    if (d->n < (int)(sizeof d->card / sizeof *d->card))
-        d->card[d->n++] = card;
-}
-
-static deck what, shape, teams;
+static gpu_deck what, shape, teams;
 
 static gpu_team team_of(int i)
 {
@@ -96,21 +74,21 @@ static void make_decks(void)
         for (int t = 0; t < RCCLX_TYPE_COUNT; t++)
             for (int op = 0; op <= RCCLX_COPY; op++)
                 if ((op == RCCLX_COPY) != rcclx_kind_reduces((rcclx_kind)k))
-                    put(&what, (k * RCCLX_TYPE_COUNT + t) * 16 + op);
+                    gpu_add_card(&what, (k * RCCLX_TYPE_COUNT + t) * 16 + op);
     for (size_t c = 0; c < sizeof counts_of / sizeof *counts_of; c++)
         for (int i = 0; i < 2 * BUFFERS; i++)
             for (int often = 0; often < weights[c]; often++)
-                put(&shape, (int)c * 16 + i);
+                gpu_add_card(&shape, (int)c * 16 + i);
     for (int i = 0; i < NTEAMS * NWAYS; i++) {
         const gpu_team t = team_of(i / NWAYS);
         if (gpu_fits(&t))
-            put(&teams, i);
+            gpu_add_card(&teams, i);
     }
 }
 
 static void draw_call(call *c, int n)
 {
-    const int w = draw(&what), s = draw(&shape);
+    const int w = gpu_draw(&what), s = gpu_draw(&shape);
     uint64_t *dice = &gpu_seed_state;
 
     c->kind = (rcclx_kind)(w / 16 / RCCLX_TYPE_COUNT);
@@ -527,7 +505,7 @@ TEST(a_sample_of_all_calls)
     make_decks();
     REQUIRE(teams.n, "no team of RCCLX_TEST_RANKS=%s fits on %d devices", getenv("RCCLX_TEST_RANKS"), gpu_here()->count);
     for (int i = 0; i < nteams; i++) {
-        const int drawn = draw(&teams);
+        const int drawn = gpu_draw(&teams);
         s.team = drawn / NWAYS;
         s.way = drawn % NWAYS;
         s.lanes = gpu_roll(&gpu_seed_state, sizeof lanes / sizeof *lanes);

@@ -338,6 +338,20 @@ static inline void gpu_end(gpu_team *t)
     t->shared = NULL;
 }
 
+/* A case for each place that has room for n ranks. */
+static inline void gpu_everywhere(const char *name, int n, void (*work)(gpu_worker *w), void *arg)
+{
+    for (int place = 0; place < GPU_PLACES; place++) {
+        gpu_team t = { .n = n, .place = (gpu_place)place, .work = work, .arg = arg };
+        if (!gpu_fits(&t))
+            continue;
+        CASE("%s, %d ranks, %s", name, n, gpu_place_names[place]) {
+            CHECK(gpu_run(&t) == 0, "ranks failed");
+            gpu_end(&t);
+        }
+    }
+}
+
 /* All w->n ranks are at meeting number `at` (each number once). false: some never came. */
 static inline bool gpu_meet(const gpu_worker *w, int at)
 {
@@ -370,6 +384,27 @@ static inline int gpu_roll(uint64_t *state, int below)
 {
     *state = conform_mix(*state + 0x9e3779b97f4a7c15u);
     return (int)((*state >> 20) % (uint64_t)below);
+}
+
+/* Cards drawn until none is left, then all anew; what does not fit is left out. */
+typedef struct { int n, left, card[1024]; } gpu_deck;
+
+static inline int gpu_draw(gpu_deck *d)
+{
+    if (!d->left) {
+        for (int i = d->n - 1; i > 0; i--) {
+            const int k = gpu_roll(&gpu_seed_state, i + 1), x = d->card[i];
+            d->card[i] = d->card[k], d->card[k] = x;
+        }
+        d->left = d->n;
+    }
+    return d->card[--d->left];
+}
+
+static inline void gpu_add_card(gpu_deck *d, int card)
+{
+    if (d->n < (int)(sizeof d->card / sizeof *d->card))
+        d->card[d->n++] = card;
 }
 
 /* Under a sanitizer a sample is a part of what it is otherwise. */

@@ -116,7 +116,7 @@ GP_DEV uint32_t gp_max32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 GP_DEV uint32_t gp_coded_exchange(const int type, uint32_t lane, const uint32_t m[GP_CODED_ROWS])
 {
     const uint32_t high = lane & 4, odd = lane & 2;
-    uint32_t a = m[0], b = m[1];
+    uint32_t a = m[0], b = m[1]; /* cppcheck-suppress uninitvar ; there are two rows at least */
 
     if (type == GP_F32) {
         a = high ? m[2] : m[0], b = high ? m[3] : m[1];
@@ -272,7 +272,7 @@ GP_DEV int gp_short_add_all(const gp_coded_piece *p, const int codec, const int 
 /* The scale of the lane's row; 0 in all lanes if a block wants care. */
 GP_DEV uint32_t gp_short_choose(const int codec, const int type, uint32_t lane, const gp_coded_rows *a)
 {
-    uint32_t m[GP_CODED_ROWS] = { 0 }, most;
+    uint32_t m[GP_CODED_ROWS], most;
 
     GP_UNROLL
     for (int u = 0; u < gp_coded_count(type); u++)
