@@ -57,9 +57,12 @@ static int dies(int rank, int n, void *arg)
     EMU_DO(g->alloc(&p, COUNT * sizeof(float), false));
     EMU_OK(ncclAllReduce(p, p, COUNT, ncclFloat, ncclSum, c, (cudaStream_t)stream));
     EMU_DO(g->stream_sync(stream));
-    if (rank == 1)
+    if (rank == 1) { /* once the others wait in the next collective, so that none hears of it before its call */
+        CHECK(WAIT_FOR(atomic_load(&s->posted) == n - 1, 10), "the others have not called");
         raise(SIGKILL);
+    }
     EMU_OK(ncclAllReduce(p, p, COUNT, ncclFloat, ncclSum, c, (cudaStream_t)stream));
+    atomic_fetch_add(&s->posted, 1);
     const double began = check_now();
     CHECK(async(c, 10) == ncclRemoteError, "rank %d waits on", rank);
     CHECK(check_now() - began < 2 * check_scale(), "it took %.1f s", check_now() - began);
