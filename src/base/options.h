@@ -41,7 +41,7 @@
     X(RUN_ID, "RCCLX_RUN_ID", STR, "", 0, 0, 0,                                                          \
       "any words, the same for all ranks of a job: where rcclxCommInitEnv lets them meet")                \
     X(HOSTID, "NCCL_HOSTID", STR, "", 0, 0, 0,                                                           \
-      "no effect yet: ranks of one machine always share memory, whatever their host's name")             \
+      "a name for this machine, in place of its own: ranks of unlike names share no memory and go over the network")             \
     X(INIT_TIMEOUT, "RCCLX_INIT_TIMEOUT", SECONDS, "300", 0.1, 1e9, 0,                                   \
       "how long init waits for all ranks before it fails and lists who is missing")                      \
     /* Waiting. */                                                                                       \

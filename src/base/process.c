@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static rcclx_process_state state;
@@ -40,10 +41,13 @@ static uint64_t hash(uint64_t h, const char *s, size_t n)
 }
 
 /* The boot id is new at every boot and the same in every container of a
- * machine; the host name stands in where it cannot be read. */
+ * machine; the host name stands in where it cannot be read. Processes of unlike network
+ * namespaces do not find each other's sockets, and count as on two machines. */
 static uint64_t host_hash(void)
 {
     char text[128] = "";
+    const char *name = rcclx_option_str(RCCLX_OPT_HOSTID);
+    struct stat net = { 0 };
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, text, sizeof(text)) : -1;
     if (fd >= 0)
@@ -52,7 +56,11 @@ static uint64_t host_hash(void)
         gethostname(text, sizeof(text) - 1);
         n = (ssize_t)strlen(text);
     }
-    return hash(0xcbf29ce484222325u, text, (size_t)n);
+    const uint64_t machine = hash(0xcbf29ce484222325u, text, (size_t)n);
+    if (stat("/proc/self/ns/net", &net) == 0)
+        n = snprintf(text, sizeof(text), "%llx", (unsigned long long)net.st_ino);
+    const uint64_t here = hash(machine, text, (size_t)n);
+    return *name ? hash(0xcbf29ce484222325u, name, strlen(name)) : here;
 }
 
 static void fill(void)
@@ -63,7 +71,7 @@ static void fill(void)
     state.host = host_hash();
     rcclx_random(&state.key, sizeof(state.key));
     state.arena = state.mappings = state.segments = state.handles = state.streams = state.gpus = NULL;
-    state.gpu_memory = state.emulated = NULL;
+    state.gpu_memory = state.emulated = state.ucx = NULL;
     state.twin = 0;
 }
 

@@ -1,5 +1,10 @@
 /* A rank's side of the bootstrap: unique ids, and the way to the root.
  *
+ *   one machine    meet: who is who, the shared memory
+ *   several        meet: who is who; then those of each machine meet once more, at a root
+ *                  of their own, for their shared memory; then all swap cards with the
+ *                  addresses of their networks
+ *
  *   same machine   an abstract Unix socket named after the token: no network, no file;
  *                  memory handles come along
  *   otherwise      TCP to the address in the id; on the same machine, handles are then
@@ -8,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/option.h"
 #include "base/process.h"
 #include "comm/root.h"
@@ -72,7 +78,7 @@ static void nap(int ms)
 
 static rcclx_status open_root(rcclx_id_fields *f)
 {
-    const int way = (int)rcclx_option_int(RCCLX_OPT_BOOTSTRAP);
+    const int way = f->late == RCCLX_ID_HERE ? UNIX_ONLY : (int)rcclx_option_int(RCCLX_OPT_BOOTSTRAP);
     int tcp = -1, local = -1;
     rcclx_address a;
     char name[40];
@@ -173,7 +179,7 @@ static rcclx_status no_handles(int rank)
 /* A socket to the root, trying until it answers or there is no hope. */
 static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout, const _Atomic uint32_t *aborted, int *fd)
 {
-    const int way = (int)rcclx_option_int(RCCLX_OPT_BOOTSTRAP);
+    const int way = f->late == RCCLX_ID_HERE ? UNIX_ONLY : (int)rcclx_option_int(RCCLX_OPT_BOOTSTRAP);
     const uint64_t begin = rcclx_clock_ns();
     const double patience = f->late || timeout < 3 ? timeout : 3;
     const bool here = !f->host || f->host == rcclx_process()->host;
@@ -277,21 +283,16 @@ static rcclx_status take_handles(rcclx_meeting *m, const rcclx_welcome *w, const
                                                             w->root_pid);
 }
 
-rcclx_status rcclx_meet(const rcclx_unique_id *id, int nranks, const rcclx_arrival *me, double timeout,
-                        const _Atomic uint32_t *aborted, rcclx_meeting *m)
+/* One meeting. team: ranks of the communicator; the socket stays open in m->root when the root has no shared memory to give. */
+static rcclx_status meet_once(const rcclx_id_fields *f, int nranks, int team, const rcclx_arrival *me, double timeout,
+                              const _Atomic uint32_t *aborted, rcclx_meeting *m)
 {
-    rcclx_id_fields f;
     rcclx_welcome w;
-    int fd, handles[1 + RCCLX_MAX_RANKS], nhandles;
+    int fd, handles[1 + RCCLX_MAX_RANKS], nhandles = 0;
 
-    memset(m, 0, sizeof(*m));
-    m->segment_fd = -1;
-    memcpy(&f, id->bytes, sizeof(f));
-    if (f.magic != RCCLX_ID_MAGIC)
-        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: the unique id was not made by ncclGetUniqueId of this library", me->rank);
-    RCCLX_TRY(find_root(&f, me->rank, timeout, aborted, &fd));
-    rcclx_hello h = { .magic = RCCLX_HELLO_MAGIC, .token = { f.token[0], f.token[1] },
-                      .version = RCCLX_SEGMENT_VERSION, .nranks = nranks, .me = *me };
+    RCCLX_TRY(find_root(f, me->rank, timeout, aborted, &fd));
+    rcclx_hello h = { .magic = RCCLX_HELLO_MAGIC, .token = { f->token[0], f->token[1] },
+                      .version = RCCLX_SEGMENT_VERSION, .nranks = nranks, .team = team, .me = *me };
     struct sockaddr_storage where;
     socklen_t size = sizeof(where);
     const bool local = getsockname(fd, (struct sockaddr *)&where, &size) == 0 && where.ss_family == AF_UNIX;
@@ -302,12 +303,14 @@ rcclx_status rcclx_meet(const rcclx_unique_id *id, int nranks, const rcclx_arriv
     if (s == RCCLX_OK)
         s = hear_root(fd, me->rank, nranks, rcclx_clock_ns() + (uint64_t)(timeout * 1e9) + 2000000000u, aborted, &w, handles,
                       &nhandles);
-    else
-        nhandles = 0;
     if (s == RCCLX_OK) {
         m->nranks = w.nranks;
-        memcpy(m->token, f.token, sizeof(m->token));
+        memcpy(m->token, f->token, sizeof(m->token));
         memcpy(m->peer, w.peer, sizeof(m->peer));
+        if (w.segment_fd < 0) {
+            m->root = fd;
+            return RCCLX_OK;
+        }
         s = take_handles(m, &w, handles, nhandles, me->rank);
         if (s == RCCLX_OK)
             rcclx_send_all(fd, "", 1, NULL, 0, 5000); /* I have them */
@@ -321,13 +324,128 @@ rcclx_status rcclx_meet(const rcclx_unique_id *id, int nranks, const rcclx_arriv
     return s;
 }
 
+static void empty(rcclx_meeting *m)
+{
+    memset(m, 0, sizeof(*m));
+    m->segment_fd = m->root = -1;
+    for (int r = 0; r < RCCLX_MAX_RANKS; r++)
+        m->arena_fd[r] = -1;
+}
+
+/* Machines are numbered in the order of their first ranks. */
+static void number_nodes(rcclx_meeting *m)
+{
+    m->nnodes = 0;
+    for (int r = 0; r < m->nranks; r++) {
+        int first = 0;
+        while (m->peer[first].host != m->peer[r].host)
+            first++;
+        m->node[r] = first < r ? m->node[first] : m->nnodes++;
+    }
+}
+
+/* The ranks of my machine meet at its first, under a token made of the communicator's and the machine's. */
+static rcclx_status meet_here(rcclx_meeting *m, const rcclx_arrival *me, double timeout, const _Atomic uint32_t *aborted)
+{
+    rcclx_id_fields f = { .magic = RCCLX_ID_MAGIC, .host = me->host, .late = RCCLX_ID_HERE };
+    int here[RCCLX_MAX_RANKS], n = 0;
+    rcclx_arrival mine = *me;
+    rcclx_meeting local;
+    rcclx_unique_id id;
+
+    for (int r = 0; r < m->nranks; r++)
+        if (m->node[r] == m->node[me->rank])
+            here[n++] = r;
+    for (int i = 0; i < n; i++)
+        if (here[i] == me->rank)
+            mine.rank = i;
+    for (int i = 0; i < 2; i++)
+        f.token[i] = (m->token[i] ^ me->host) * (0x9e3779b97f4a7c15u + 2u * (unsigned)i);
+    write_id(&id, &f);
+    if (mine.rank == 0)
+        RCCLX_TRY(rcclx_unique_id_serve(&id));
+    empty(&local);
+    RCCLX_TRY(meet_once(&f, n, m->nranks, &mine, timeout, aborted, &local));
+    m->segment_fd = local.segment_fd;
+    memcpy(m->token, f.token, sizeof(m->token));
+    for (int i = 0; i < n; i++)
+        m->arena_fd[here[i]] = local.arena_fd[i];
+    return RCCLX_OK;
+}
+
+rcclx_status rcclx_meet(const rcclx_unique_id *id, int nranks, const rcclx_arrival *me, double timeout,
+                        const _Atomic uint32_t *aborted, rcclx_meeting *m)
+{
+    rcclx_id_fields f;
+
+    empty(m);
+    memcpy(&f, id->bytes, sizeof(f));
+    if (f.magic != RCCLX_ID_MAGIC)
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: the unique id was not made by ncclGetUniqueId of this library", me->rank);
+    RCCLX_TRY(meet_once(&f, nranks, nranks, me, timeout, aborted, m));
+    m->id = f.token[0] ^ f.token[1];
+    number_nodes(m);
+    const rcclx_status s = m->nnodes > 1 ? meet_here(m, me, timeout, aborted) : RCCLX_OK;
+    if (s != RCCLX_OK)
+        rcclx_meeting_fini(m);
+    return s;
+}
+
+/* --- cards ------------------------------------------------------------------------- */
+
+static rcclx_status hear_deck(int fd, int rank, uint64_t deadline, const _Atomic uint32_t *aborted, rcclx_deck *d)
+{
+    for (size_t have = 0; have < sizeof(*d);) {
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        int none = 0;
+        poll(&p, 1, 50);
+        if (atomic_load(aborted))
+            return RCCLX_ABORTED;
+        if (rcclx_clock_ns() > deadline)
+            return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d: the root of the bootstrap did not send the ranks' addresses before the "
+                              "deadline", rank);
+        const ssize_t k = p.revents ? rcclx_recv_some(fd, (char *)d + have, sizeof(*d) - have, NULL, &none) : -2;
+        if (k == -2 || (k < 0 && (errno == EAGAIN || errno == EINTR)))
+            continue;
+        if (k <= 0)
+            return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d: the root of the bootstrap closed the connection while addresses were "
+                              "swapped; its process has ended", rank);
+        have += (size_t)k;
+    }
+    if (d->magic != RCCLX_HELLO_MAGIC || d->status < RCCLX_OK || d->status >= RCCLX_STATUS_COUNT)
+        return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d: the root of the bootstrap answers what makes no sense", rank);
+    return RCCLX_OK;
+}
+
+rcclx_status rcclx_meeting_swap(rcclx_meeting *m, int rank, const rcclx_card *mine, rcclx_card *all, double timeout,
+                                const _Atomic uint32_t *aborted)
+{
+    rcclx_deck *d = RCCLX_NEW(rcclx_deck);
+    rcclx_status s = RCCLX_OK;
+
+    if (!d)
+        return RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for the ranks' addresses", rank);
+    if (rcclx_send_all(m->root, mine, sizeof(*mine), NULL, 0, 5000))
+        s = RCCLX_FAIL_ERRNO("rank %d: telling the root of the bootstrap an address", rank);
+    if (s == RCCLX_OK)
+        s = hear_deck(m->root, rank, rcclx_clock_ns() + (uint64_t)(timeout * 1e9) + 2000000000u, aborted, d);
+    if (s == RCCLX_OK && d->status != RCCLX_OK)
+        s = RCCLX_FAIL((rcclx_status)d->status, "rank %d: %.*s", rank, (int)sizeof(d->text) - 1, d->text);
+    if (s == RCCLX_OK)
+        memcpy(all, d->card, (size_t)m->nranks * sizeof(*all));
+    rcclx_mem_free(d);
+    return s;
+}
+
 void rcclx_meeting_fini(rcclx_meeting *m)
 {
     if (m->segment_fd >= 0)
         close(m->segment_fd);
+    if (m->root >= 0)
+        close(m->root);
     for (int r = 0; r < m->nranks; r++)
         if (m->arena_fd[r] >= 0)
             close(m->arena_fd[r]);
-    m->segment_fd = -1;
+    m->segment_fd = m->root = -1;
     m->nranks = 0;
 }

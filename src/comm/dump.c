@@ -55,7 +55,7 @@ size_t rcclx_comm_bytes(const rcclx_comm *c)
     if (!s->head || !s->area_bytes || s->area_bytes > most)
         return sizeof(*c) + on_gpu;
     /* pages of this rank's area that exist */
-    char *area = (char *)rcclx_segment_area(s, c->rank);
+    char *area = (char *)c->team.area[c->rank];
     for (size_t at = 0; at < s->area_bytes; at += sizeof(seen) * STEP) {
         const size_t n = s->area_bytes - at < sizeof(seen) * STEP ? s->area_bytes - at : sizeof(seen) * STEP;
         if (mincore(area + at, n, seen))

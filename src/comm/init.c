@@ -2,6 +2,7 @@
  *
  *   meet      all ranks at the root: who is who, memory handles
  *   map       the segment, the arenas of the other processes
+ *   far       ranks of other machines: mirrors of their areas, the network
  *   try       can the kernel copy from every other process?
  *   device    on GPUs: all say which; the same kind? share memory, load kernels
  *   READY     said in my area; wait until all have said so (bounded; deaths are seen)
@@ -19,8 +20,10 @@
 #include "base/process.h"
 #include "comm/bootstrap.h"
 #include "comm/handle.h"
+#include "comm/socket.h"
 #include "comm/twin.h"
 #include "device/reduce.h"
+#include "exec/mirror.h"
 #include "exec/precision.h"
 
 #include <sched.h>
@@ -58,7 +61,7 @@ static uint32_t reach_peers(rcclx_comm *c, const rcclx_meeting *m)
         const rcclx_arrival *p = &m->peer[r];
         rcclx_peer *peer = &t->peer[r];
         *peer = (rcclx_peer){ .rank = r, .pid = p->pid, .local = p->key == mine, .life = -1 };
-        if (peer->local)
+        if (peer->local || m->node[r] != m->node[t->rank])
             continue;
         int fd = m->arena_fd[r];
         for (int k = 0; fd < 0 && k < r; k++)
@@ -123,6 +126,7 @@ static void decide(rcclx_agreed *a, int nranks)
     a->chunk = (uint64_t)rcclx_option_int(RCCLX_OPT_CHUNK_BYTES);
     const int64_t stream = rcclx_option_int(RCCLX_OPT_STREAM_BYTES);
     a->cache_bytes = stream ? (uint64_t)stream : m.cache_bytes;
+    a->machine = m;
     const char *own = rcclx_option_str(RCCLX_OPT_X_ALGO);
     snprintf(a->algo, sizeof(a->algo), "%s", *own ? own : rcclx_option_str(RCCLX_OPT_ALGO));
     rcclx_precision_decide(a);
@@ -162,28 +166,41 @@ static rcclx_status same_start(const rcclx_team *t)
     return RCCLX_OK;
 }
 
+/* Cores that the ranks of a machine may run on, and how many ranks these are. */
+static int cores_of(const rcclx_team *t, int node, int *nranks)
+{
+    uint64_t cores[16] = { 0 };
+    int ncores = 0;
+
+    *nranks = 0;
+    for (int r = 0; r < t->nranks; r++)
+        for (int i = 0; t->node[r] == node && i < 16; i++) {
+            cores[i] |= t->area[r]->ident.cores[i];
+            *nranks += i == 0;
+        }
+    for (int i = 0; i < 16; i++)
+        ncores += __builtin_popcountll(cores[i]);
+    return ncores;
+}
+
 static void agree(rcclx_comm *c)
 {
     rcclx_team *t = &c->team;
-    const rcclx_agreed *a = &t->segment.head->agreed;
-    uint64_t cores[16] = { 0 };
+    const rcclx_agreed *a = rcclx_team_agreed(t);
     uint32_t reach = RCCLX_REACH_CMA | RCCLX_REACH_ARENA;
-    int ncores = 0;
+    int nhere, nthere;
 
-    rcclx_machine_default(&t->machine, t->nranks);
+    t->machine = a->machine;
     t->one_process = true;
     for (int r = 0; r < t->nranks; r++) {
         reach &= atomic_load(&t->area[r]->ident.reach);
         t->machine.untuned |= t->area[r]->ident.tuning != t->area[0]->ident.tuning;
         t->one_process &= t->area[r]->ident.key == t->area[0]->ident.key && a->arenas;
-        for (int i = 0; i < 16; i++)
-            cores[i] |= t->area[r]->ident.cores[i];
     }
-    for (int i = 0; i < 16; i++)
-        ncores += __builtin_popcountll(cores[i]);
+    const int here = cores_of(t, t->node[t->rank], &nhere), ncores = cores_of(t, 0, &nthere);
     t->cma = a->cma && (reach & RCCLX_REACH_CMA);
     t->arenas = a->arenas && (reach & RCCLX_REACH_ARENA);
-    t->crowded = ncores && t->nranks > ncores;
+    t->crowded = here && nhere > here;
     const int64_t spin = rcclx_option_int(RCCLX_OPT_SPIN_US);
     t->spin_ns = spin >= 0 ? spin * 1000 : t->crowded ? 0 : 200000;
     t->ordered = a->ordered;
@@ -221,6 +238,7 @@ static bool has_device(const rcclx_area *a)
 static rcclx_status await_all(rcclx_comm *c, uint64_t began, double timeout, bool (*come)(const rcclx_area *a))
 {
     rcclx_team *t = &c->team;
+    char how[240];
     int ms = 0;
 
     for (int r = 0; r < t->nranks;) {
@@ -234,9 +252,11 @@ static rcclx_status await_all(rcclx_comm *c, uint64_t began, double timeout, boo
             return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d failed: %.700s", c->rank, c->nranks, r, id->text);
         if (atomic_load(&t->aborted))
             return RCCLX_ABORTED;
-        if (rcclx_life_dead(t->peer[r].life) && !come(t->area[r]))
-            return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d (pid %d) has ended", c->rank, c->nranks, r,
-                              t->peer[r].pid);
+        if (rcclx_team_lost(t, r, how, sizeof(how)) && !come(t->area[r]))
+            return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d of %d: init: rank %d (pid %d) %s", c->rank, c->nranks, r,
+                              t->peer[r].pid, how);
+        if (t->mirror)
+            rcclx_mirror_poll(t);
         if (seconds_since(began) > timeout)
             return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d of %d: init: rank %d (pid %d) is not ready after %.0f s; is it stopped?",
                               c->rank, c->nranks, r, t->peer[r].pid, timeout);
@@ -309,7 +329,46 @@ static rcclx_status open_device(rcclx_comm *c, const uint64_t token[2], uint64_t
 
 /* --- the whole ------------------------------------------------------------------------ */
 
-static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m, uint64_t began)
+/* The network's end of this rank, and its card; a failure goes onto the card, so that all ranks hear of it. */
+static rcclx_status open_network(rcclx_comm *c, const rcclx_meeting *m, rcclx_card *card)
+{
+    rcclx_team *t = &c->team;
+    const rcclx_network *net;
+    char devices[512];
+    size_t nbytes = 0;
+
+    if (t->driver)
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: ranks are on %d machines, and this version joins GPUs of one; "
+                          "RCCLX_DEVICE=host joins host memory of several", c->rank, c->nranks, m->nnodes);
+    RCCLX_TRY(rcclx_network_find(rcclx_option_str(RCCLX_OPT_NET), &net));
+    snprintf(card->network, sizeof(card->network), "%s", net->name);
+    RCCLX_TRY(rcclx_interface_names(devices, sizeof(devices)));
+    RCCLX_TRY(rcclx_mirror_open(t, net, devices, t->node));
+    RCCLX_TRY(rcclx_mirror_address(t, card->address, &nbytes));
+    card->naddress = (uint32_t)nbytes;
+    return RCCLX_OK;
+}
+
+static rcclx_status join_machines(rcclx_comm *c, rcclx_meeting *m)
+{
+    rcclx_team *t = &c->team;
+    rcclx_card mine = { .rank = c->rank }, *all = rcclx_mem_alloc((size_t)t->nranks * sizeof(*all));
+    rcclx_status s = all ? open_network(c, m, &mine) : RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for addresses", c->rank);
+
+    mine.status = (int32_t)s;
+    if (s != RCCLX_OK)
+        snprintf(mine.text, sizeof(mine.text), "%s", rcclx_last_error());
+    const rcclx_status swapped = all ? rcclx_meeting_swap(m, c->rank, &mine, all, rcclx_option_real(RCCLX_OPT_INIT_TIMEOUT),
+                                                          &t->aborted) : s;
+    s = s == RCCLX_OK ? swapped : s;
+    for (int r = 0; s == RCCLX_OK && r < t->nranks; r++)
+        if (rcclx_is_far(t, r))
+            s = rcclx_mirror_connect(t, r, all[r].address, all[r].naddress);
+    rcclx_mem_free(all);
+    return s == RCCLX_OK ? rcclx_mirror_start(t) : s;
+}
+
+static rcclx_status attach(rcclx_comm *c, rcclx_meeting *m, uint64_t began)
 {
     rcclx_team *t = &c->team;
 
@@ -317,9 +376,14 @@ static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m, uint64_t began
     t->nranks = c->nranks;
     t->rank = c->rank;
     t->device = c->device;
-    t->id = m->token[0] ^ m->token[1];
-    for (int r = 0; r < t->nranks; r++)
-        t->area[r] = rcclx_segment_area(&t->segment, r);
+    t->id = m->id;
+    t->nnodes = m->nnodes;
+    memcpy(t->node, m->node, sizeof(t->node));
+    for (int r = 0, k = 0; r < t->nranks; r++)
+        if (t->node[r] == t->node[t->rank])
+            t->area[r] = rcclx_segment_area(&t->segment, k++);
+    if (t->nnodes > 1)
+        RCCLX_TRY(join_machines(c, m));
     rcclx_ident *me = &t->area[t->rank]->ident;
     me->pid = rcclx_process()->pid;
     me->key = rcclx_process()->key;
@@ -330,6 +394,8 @@ static rcclx_status attach(rcclx_comm *c, const rcclx_meeting *m, uint64_t began
     atomic_store(&me->reach, reach_peers(c, m));
     if (t->rank == 0)
         decide(&t->segment.head->agreed, t->nranks);
+    if (t->rank == 0 && t->mirror)
+        rcclx_mirror_decide(t, &t->segment.head->agreed);
     RCCLX_TRY(rcclx_team_start(t));
     return open_device(c, m->token, began);
 }
@@ -358,6 +424,7 @@ static rcclx_status meet_and_attach(job *j)
         }
         uint32_t absent = RCCLX_RANK_ABSENT; /* or FAILED: aborted meanwhile */
         atomic_compare_exchange_strong(&id->state, &absent, s == RCCLX_OK ? RCCLX_RANK_READY : RCCLX_RANK_UNFIT);
+        rcclx_mirror_tell(&c->team);
     }
     rcclx_meeting_fini(&m);
     if (s == RCCLX_OK)
@@ -368,7 +435,7 @@ static rcclx_status meet_and_attach(job *j)
         return s;
     agree(c);
     rcclx_segment_fault_in(&c->team.segment);
-    return c->team.gpu ? rcclx_gpu_team_agree(&c->team, &c->team.segment.head->agreed) : RCCLX_OK;
+    return c->team.gpu ? rcclx_gpu_team_agree(&c->team, rcclx_team_agreed(&c->team)) : RCCLX_OK;
 }
 
 /* The handle and the table's hold, unless somebody has destroyed it meanwhile. The
@@ -529,6 +596,7 @@ static void undo(rcclx_team *t)
     rcclx_comm *c = (rcclx_comm *)t;
 
     rcclx_team_stop(t);
+    rcclx_mirror_close(t);
     for (int r = 0; r < t->nranks; r++) {
         rcclx_life_close(t->peer[r].life);
         rcclx_mapping_release(t->peer[r].arena);

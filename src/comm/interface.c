@@ -10,6 +10,7 @@
 #include "base/option.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -96,6 +97,12 @@ static void list_all(const struct ifaddrs *all, char *text, size_t n)
         snprintf(text, n, "none");
 }
 
+static rcclx_status no_match(const char *rule, int family, const char *list)
+{
+    return RCCLX_FAIL(RCCLX_ARGUMENT, "NCCL_SOCKET_IFNAME is '%s' and no interface that is up%s matches; there are: %s", rule,
+                      family ? " and of the family asked for" : "", list);
+}
+
 rcclx_status rcclx_interface_pick(rcclx_address *a)
 {
     const char *rule = rcclx_option_str(RCCLX_OPT_SOCKET_IFNAME);
@@ -118,10 +125,48 @@ rcclx_status rcclx_interface_pick(rcclx_address *a)
         RCCLX_INFO_LOG(BOOTSTRAP, "Bootstrap: Using %s:%s", best->ifa_name, text);
     } else if (*rule) {
         list_all(all, list, sizeof(list));
-        s = RCCLX_FAIL(RCCLX_ARGUMENT, "NCCL_SOCKET_IFNAME is '%s' and no interface that is up%s matches; there are: %s", rule,
-                       family ? " and of the family asked for" : "", list);
+        s = no_match(rule, family, list);
     } else {
         s = RCCLX_AGAIN;
+    }
+    freeifaddrs(all);
+    return s;
+}
+
+/* InfiniBand and RoCE devices are not sockets: the variable says nothing of them. */
+static size_t add_ib(char *names, size_t at, size_t n)
+{
+    DIR *d = opendir("/sys/class/infiniband");
+
+    for (const struct dirent *e; d && at < n && (e = readdir(d));)
+        if (e->d_name[0] != '.')
+            at += (size_t)snprintf(names + at, n - at, "%s%s:1", at ? "," : "", e->d_name);
+    if (d)
+        closedir(d);
+    return at;
+}
+
+rcclx_status rcclx_interface_names(char *names, size_t n)
+{
+    const char *rule = rcclx_option_str(RCCLX_OPT_SOCKET_IFNAME);
+    const int64_t word = rcclx_option_int(RCCLX_OPT_SOCKET_FAMILY);
+    const int family = word == 1 ? AF_INET : word == 2 ? AF_INET6 : 0;
+    struct ifaddrs *all = NULL;
+    char list[512];
+    size_t at = 0;
+
+    *names = 0;
+    if (!*rule || getifaddrs(&all))
+        return RCCLX_OK;
+    for (const struct ifaddrs *i = all; i && at < n; i = i->ifa_next)
+        if (usable(i, family) && wanted(i->ifa_name, rule) && !listed(i->ifa_name, names, true))
+            at += (size_t)snprintf(names + at, n - at, "%s%s", at ? "," : "", i->ifa_name);
+    rcclx_status s = RCCLX_OK;
+    if (!at) {
+        list_all(all, list, sizeof(list));
+        s = no_match(rule, family, list);
+    } else if (add_ib(names, at, n) >= n) {
+        s = RCCLX_FAIL(RCCLX_ARGUMENT, "NCCL_SOCKET_IFNAME allows more interfaces than %zu characters can name; name fewer", n);
     }
     freeifaddrs(all);
     return s;

@@ -5,6 +5,9 @@
  *   rank 1 --hello--> | root | --welcome, handles--> rank 1
  *   rank 2 --hello--> +------+ --welcome, handles--> rank 2      2n small messages
  *
+ * Ranks of several machines get no handles; they go on to a root of their machine (the
+ * same code), come back with a card each (where their network's end is), and get all cards.
+ *
  * A connection that does not know the id's token within a few seconds is closed
  * and does no harm. When a rank contradicts another, goes away again, or does not
  * come before the deadline, everyone who came is told which, and so is who comes
@@ -36,7 +39,7 @@ typedef struct {
     int      tcp, local;
     uint64_t deadline;
     bool     off;       /* the meeting: whoever comes now is told why */
-    int      nranks, narrived;
+    int      nranks, narrived, team;
     int      of_rank[RCCLX_MAX_RANKS]; /* guest + 1 */
     guest    guests[MAX_GUESTS];
     int      nguests;
@@ -102,16 +105,14 @@ static bool admit(root *r, int g)
     else if (r->of_rank[rank])
         snprintf(text, n, "two processes are rank %d (pids %d and %d); every rank must come once", rank,
                  r->guests[r->of_rank[rank] - 1].hello.me.pid, h->me.pid);
-    else if (r->nranks && h->me.host != r->guests[r->of_rank[r->welcome.peer[0].rank] - 1].hello.me.host)
-        snprintf(text, n, "rank %d runs on another machine than rank %d; this version joins ranks of one machine", rank,
-                 r->welcome.peer[0].rank);
+    else if (h->team < h->nranks || h->team > RCCLX_MAX_RANKS || (r->nranks && h->team != r->team))
+        snprintf(text, n, "rank %d speaks of a communicator of %d ranks, others of %d", rank, h->team, r->team);
     if (*text) {
         refuse(r, RCCLX_USAGE);
         return false;
     }
-    if (!r->nranks)
-        r->welcome.peer[0].rank = rank; /* the first to come, for the text above */
     r->nranks = h->nranks;
+    r->team = h->team;
     x->known = true;
     r->of_rank[rank] = g + 1;
     r->narrived++;
@@ -206,12 +207,85 @@ static void hear_out(const root *r, int rank, int segment_fd)
     rcclx_segment_unmap(&s);
 }
 
+/* A card, at the latest at the deadline. */
+static bool take_card(const root *r, int rank, rcclx_card *card)
+{
+    const int fd = r->guests[r->of_rank[rank] - 1].fd;
+
+    for (size_t have = 0; have < sizeof(*card);) {
+        struct pollfd p = { .fd = fd, .events = POLLIN };
+        int none = 0;
+        if (rcclx_clock_ns() > r->deadline)
+            return false;
+        const ssize_t k = poll(&p, 1, 200) == 1 ? rcclx_recv_some(fd, (char *)card + have, sizeof(*card) - have, NULL, &none) : -2;
+        if (k == 0 || (k == -1 && errno != EAGAIN && errno != EINTR))
+            return false;
+        have += k > 0 ? (size_t)k : 0;
+    }
+    return card->rank == rank && card->status >= RCCLX_OK && card->status < RCCLX_STATUS_COUNT &&
+           card->naddress <= sizeof(card->address);
+}
+
+/* The ranks are on several machines: gather their cards, and hand all of them to all. */
+static void swap_cards(const root *r)
+{
+    rcclx_deck *d = RCCLX_NEW(rcclx_deck);
+    const int n = (int)sizeof(d->text);
+
+    if (!d)
+        return; /* the connections close, which says enough */
+    d->magic = RCCLX_HELLO_MAGIC;
+    d->nranks = r->nranks;
+    for (int i = 0; i < r->nranks && d->status == RCCLX_OK; i++) {
+        rcclx_card *c = &d->card[i];
+        const bool here = take_card(r, i, c);
+        c->text[sizeof(c->text) - 1] = c->network[sizeof(c->network) - 1] = 0;
+        d->status = here ? c->status : RCCLX_PEER_LOST;
+        if (!here)
+            snprintf(d->text, (size_t)n, "rank %d (pid %d) did not say how its network finds it: it has ended, or its machine's ranks "
+                     "do not come together", i, r->guests[r->of_rank[i] - 1].hello.me.pid);
+        else if (c->status != RCCLX_OK)
+            snprintf(d->text, (size_t)n, "%s", c->text);
+        else if (strcmp(c->network, d->card[0].network))
+            snprintf(d->text, (size_t)n, "rank 0 uses network %s and rank %d %s; set NCCL_NET alike", d->card[0].network, i, c->network),
+                d->status = RCCLX_USAGE;
+    }
+    for (int i = 0; i < r->nranks; i++)
+        rcclx_send_all(r->guests[r->of_rank[i] - 1].fd, d, sizeof(*d), NULL, 0, SEND_MS);
+    rcclx_mem_free(d);
+}
+
+static bool on_one_machine(const root *r)
+{
+    for (int i = 1; i < r->nranks; i++)
+        if (r->guests[r->of_rank[i] - 1].hello.me.host != r->guests[r->of_rank[0] - 1].hello.me.host)
+            return false;
+    return true;
+}
+
+static void welcome_far(root *r)
+{
+    rcclx_welcome *w = &r->welcome;
+
+    w->nranks = r->nranks;
+    w->segment_fd = -1;
+    for (int i = 0; i < r->nranks; i++)
+        w->peer[i] = r->guests[r->of_rank[i] - 1].hello.me;
+    for (int i = 0; i < r->nranks; i++)
+        rcclx_send_all(r->guests[r->of_rank[i] - 1].fd, w, sizeof(*w), NULL, 0, SEND_MS);
+    swap_cards(r);
+}
+
 static void serve(root *r)
 {
     rcclx_welcome *w = &r->welcome;
     int handles[1 + RCCLX_MAX_RANKS], n = 1;
 
-    w->status = (int32_t)rcclx_segment_create(r->nranks, r->token, &handles[0]);
+    if (!on_one_machine(r)) {
+        welcome_far(r);
+        return;
+    }
+    w->status = (int32_t)rcclx_segment_create(r->nranks, r->team, r->token, &handles[0]);
     if (w->status != RCCLX_OK) {
         snprintf(w->text, sizeof(w->text), "%s", rcclx_last_error());
         refuse(r, (rcclx_status)w->status);

@@ -13,7 +13,7 @@ typedef struct {
     uint64_t magic;
     uint64_t token[2];   /* who knows it belongs to us */
     uint64_t host;       /* the root's machine; 0: not known yet */
-    int32_t  late;       /* the root may start after the others ask: keep trying */
+    int32_t  late;       /* the root may start after the others ask: keep trying; RCCLX_ID_HERE: and is on this machine */
     int32_t  has_tcp;
     uint16_t family, port; /* network order */
     uint32_t scope;
@@ -22,21 +22,32 @@ typedef struct {
 
 _Static_assert(sizeof(rcclx_id_fields) <= RCCLX_UNIQUE_ID_BYTES, "an id is 128 bytes");
 
+enum { RCCLX_ID_HERE = 2 };
+
 typedef struct {
     uint64_t      magic, token[2];
     int32_t       version, nranks;
+    int32_t       team, unused;         /* ranks of the communicator, of which those that meet here may be a part */
     rcclx_arrival me;
 } rcclx_hello;
 
 typedef struct {
     uint64_t      magic;
     int32_t       status;                 /* rcclx_status */
-    int32_t       nranks, root_pid, segment_fd;
+    int32_t       nranks, root_pid, segment_fd; /* -1: on several machines, which have their own */
     char          text[RCCLX_ERROR_TEXT]; /* when status is not OK */
     int32_t       handle[RCCLX_MAX_RANKS]; /* which of the handles alongside is the rank's arena; -1: none.
                                               The first handle is the segment. */
     rcclx_arrival peer[RCCLX_MAX_RANKS];
 } rcclx_welcome;
+
+/* All cards, or why there are none. */
+typedef struct {
+    uint64_t   magic;
+    int32_t    status, nranks;
+    char       text[RCCLX_ERROR_TEXT];
+    rcclx_card card[RCCLX_MAX_RANKS];
+} rcclx_deck;
 
 void rcclx_id_socket_name(const uint64_t token[2], char *name, size_t n);
 void rcclx_id_address(const rcclx_id_fields *f, rcclx_address *a);

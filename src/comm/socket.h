@@ -24,6 +24,9 @@ void      rcclx_address_text(const rcclx_address *a, char *text, size_t n);
  * text quotes it and lists what there is. The port is 0. */
 rcclx_status rcclx_interface_pick(rcclx_address *a);
 
+/* Names of the interfaces that NCCL_SOCKET_IFNAME allows, between commas; "" if it is not set. Errors as above. */
+rcclx_status rcclx_interface_names(char *names, size_t n);
+
 /* host:port or [v6]:port. */
 rcclx_status rcclx_address_parse(rcclx_address *a, const char *host_port);
 

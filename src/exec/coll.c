@@ -15,6 +15,7 @@
  * RCCLX_NSLOTS; a rank writes entry e again only when all peers have finished
  * operation e - RCCLX_NSLOTS (credit). Nothing here blocks: a state that cannot
  * go on returns AGAIN. */
+#include "exec/mirror.h"
 #include "exec/runner.h"
 
 #include "base/log.h"
@@ -147,6 +148,25 @@ static void put_data(rcclx_runner *run, rcclx_header *h)
     gp_demote(slot, run->in_bytes);
 }
 
+/* To all far ranks: the rows of an all-to-all-v, data in the slot, then the header, its counter last. That I am in
+ * this operation says that I have finished the one before. */
+static void send_header(const rcclx_runner *run, const rcclx_header *h)
+{
+    rcclx_team *t = run->team;
+    rcclx_area *a = t->area[t->rank];
+    const rcclx_mark marks[] = {
+        rcclx_mark_of(t, &a->done.value, run->seq - 1), rcclx_mark_of(t, &h->seq, run->seq),
+        rcclx_mark_of(t, &a->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq),
+    };
+
+    for (int r = 0; run->task->op.kind == RCCLX_ALL_TO_ALLV && r < t->nranks; r++)
+        if (rcclx_is_far(t, r))
+            rcclx_mirror_push(t, r, a->table[run->seq & 1][r], sizeof(a->table[0][0]), NULL, 0);
+    if (h->flags & RCCLX_HDR_DATA)
+        rcclx_mirror_push(t, RCCLX_ALL, a->slot[run->seq % RCCLX_NSLOTS], run->in_bytes, NULL, 0);
+    rcclx_mirror_push(t, RCCLX_ALL, &h->sig, sizeof(*h) - offsetof(rcclx_header, sig), marks, 3);
+}
+
 /* quick: the header's cache line may hold the data itself. */
 static void publish_header(rcclx_runner *run, bool quick)
 {
@@ -178,6 +198,8 @@ static void publish_header(rcclx_runner *run, bool quick)
             put_data(run, h);
     }
     run->published = true;
+    if (t->mirror)
+        send_header(run, h);
     run->my_flags = h->flags; /* reading them back later would fetch the line again */
     gp_publish(&h->seq, run->seq);
     gp_publish(&t->area[t->rank]->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq);
@@ -196,9 +218,29 @@ static void publish(rcclx_view *v)
         publish_header(run, true);
 }
 
-static void ring(rcclx_view *v)
+static void signalled(rcclx_view *v, const rcclx_lane *l, uint64_t mark)
 {
-    rcclx_team_ring(((rcclx_runner *)v)->team);
+    rcclx_runner *run = (rcclx_runner *)v;
+    rcclx_team *t = run->team;
+
+    rcclx_team_ring(t);
+    if (!t->mirror)
+        return;
+    const rcclx_mark m = rcclx_mark_of(t, &l->counter[t->rank]->value, mark);
+    for (uint32_t i = run->routes->at[l->pc]; i < run->routes->at[l->pc + 1]; i++) {
+        const rcclx_delivery *d = &run->routes->deliveries[i];
+        const uint16_t *slot = &run->routes->slots[d->first];
+        int n = d->nslots;
+        while (n && !l->filled[slot[n - 1]])
+            n--; /* the end of a block that is shorter than others */
+        for (int k = 0; k < n - 1; k++)
+            if (l->filled[slot[k]])
+                rcclx_mirror_push(t, d->rank, l->scratch[t->rank] + slot[k] * v->slot_bytes, l->filled[slot[k]], NULL, 0);
+        if (n)
+            rcclx_mirror_push(t, d->rank, l->scratch[t->rank] + slot[n - 1] * v->slot_bytes, l->filled[slot[n - 1]], &m, 1);
+        else
+            rcclx_mirror_push(t, d->rank, NULL, 0, &m, 1);
+    }
 }
 
 /* --- states ------------------------------------------------------------------- */
@@ -274,7 +316,10 @@ static void start_lanes(rcclx_runner *run, const rcclx_plan *plan)
     rcclx_view *v = &run->view;
     rcclx_team *t = run->team;
 
+    size_t *filled;
+
     v->plan = plan;
+    run->routes = rcclx_pick_routes(plan, &filled);
     if (plan->pieced) {
         const size_t line = 64 / v->size, unit = 512; /* low precision: elements */
         size_t largest = run->largest / v->size;
@@ -298,6 +343,7 @@ static void start_lanes(rcclx_runner *run, const rcclx_plan *plan)
     for (uint32_t l = 0; l < v->nlanes; l++) {
         v->lane[l].pc = v->lane[l].turn = 0;
         v->lane[l].finished = false;
+        v->lane[l].filled = filled ? filled + l * (plan->nslots + 1u) : NULL;
     }
 }
 
@@ -318,6 +364,8 @@ static void reach_peers(rcclx_runner *run)
             v->out[r] = op->out;
             continue;
         }
+        if (rcclx_is_far(t, r))
+            continue;
         if (h->in_bytes && others_read_mine(op, r))
             v->in[r] = rcclx_peer_map(&t->peer[r], h->in, h->flags & RCCLX_HDR_IN_ARENA, h->in_bytes);
         if (h->out_bytes && others_write_mine(op, r))
@@ -364,9 +412,10 @@ static rcclx_status open_and_choose(rcclx_runner *run)
     if (op->kind == RCCLX_ALL_TO_ALLV)
         RCCLX_TRY(read_tables(run));
     const bool wide = op->op == RCCLX_AVG && op->type <= RCCLX_U64;
-    const unsigned facts = (one || (all & RCCLX_HDR_IN_ARENA) ? RCCLX_FACT_IN_MAPPED : 0) |
-                           (one || (all & RCCLX_HDR_OUT_ARENA) ? RCCLX_FACT_OUT_MAPPED : 0) |
-                           (t->cma || one ? RCCLX_FACT_CMA : 0) | (any & RCCLX_HDR_OVERLAP ? 0 : RCCLX_FACT_APART) |
+    const bool together = !t->mirror; /* far buffers are reached by nobody */
+    const unsigned facts = (one || (together && all & RCCLX_HDR_IN_ARENA) ? RCCLX_FACT_IN_MAPPED : 0) |
+                           (one || (together && all & RCCLX_HDR_OUT_ARENA) ? RCCLX_FACT_OUT_MAPPED : 0) |
+                           ((together && t->cma) || one ? RCCLX_FACT_CMA : 0) | (any & RCCLX_HDR_OVERLAP ? 0 : RCCLX_FACT_APART) |
                            (wide ? RCCLX_FACT_WIDE_AVG : 0);
     const size_t nbytes = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count * v->size;
     const rcclx_plan *plan = op->codec ? rcclx_pick_coded(run->pick, op->kind, op->root)
@@ -504,7 +553,7 @@ rcclx_status rcclx_runner_create(rcclx_team *t)
     run->view.publish = publish;
     run->view.header_of = header_of;
     run->view.move = rcclx_runner_move;
-    run->view.ring = ring;
+    run->view.signalled = signalled;
     for (int l = 0; l < RCCLX_NLANES; l++)
         for (int r = 0; r < t->nranks; r++) {
             run->view.lane[l].counter[r] = &t->area[r]->lane[l];

@@ -23,6 +23,7 @@
 typedef struct rcclx_runner rcclx_runner; /* coll.c: the collective in progress */
 typedef struct rcclx_stream rcclx_stream;
 typedef struct rcclx_gpu_team rcclx_gpu_team; /* gpu_team.h */
+typedef struct rcclx_mirror rcclx_mirror; /* mirror.h: ranks of other machines */
 
 /* Low precision where a call says nothing; see precision.h. */
 typedef struct {
@@ -37,7 +38,9 @@ typedef struct rcclx_team {
     rcclx_segment segment;
     rcclx_area   *area[RCCLX_MAX_RANKS];
     rcclx_peer    peer[RCCLX_MAX_RANKS];
-    bool          one_process, cma, arenas; /* agreed by all ranks at init */
+    int           nnodes, node[RCCLX_MAX_RANKS]; /* machines, and which a rank is on */
+    rcclx_mirror *mirror;                   /* NULL: all ranks are on one */
+    bool          one_process, cma, arenas; /* agreed by all ranks at init; of those on my machine */
     bool          crowded;                  /* more ranks than cores here */
     rcclx_machine machine;
     char          algo[256];                /* the forced algorithms, agreed */
@@ -70,6 +73,9 @@ typedef struct rcclx_team {
     _Atomic uint64_t coded[RCCLX_KIND_COUNT]; /* of them in low precision; any thread counts */
 } rcclx_team;
 
+/* Rank 0's decisions, once its ident says READY. */
+const rcclx_agreed *rcclx_team_agreed(const rcclx_team *t);
+
 /* After nranks, rank, segment, peers and agreed facts are filled in. */
 rcclx_status rcclx_team_start(rcclx_team *t);
 /* Wait for what is queued; a broken team drains at once, an aborted one within half a second. */
@@ -93,6 +99,8 @@ rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text);
 rcclx_status rcclx_team_broken(rcclx_team *t);
 /* Peer r has failed: keep its cause as this team's. what: the words of the operation that meets it, or "". */
 rcclx_status rcclx_team_follow(rcclx_team *t, int r, const char *what);
+/* Is rank r gone, its process or the way to it? how: in words that follow its name. */
+bool         rcclx_team_lost(const rcclx_team *t, int r, char *how, size_t nhow);
 /* Ask without waiting: broken, aborted, or has a peer died or failed? Cheap enough for a watchdog. */
 rcclx_status rcclx_team_poll(rcclx_team *t);
 void         rcclx_team_abort(rcclx_team *t);

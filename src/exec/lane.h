@@ -21,6 +21,7 @@ typedef struct {
     uint32_t pc;       /* next step */
     uint32_t turn;     /* the lane's how-manieth piece */
     bool     finished;
+    size_t  *filled;   /* bytes that a step has put last in each slot of mine; NULL: nobody asks */
     rcclx_counter *counter[RCCLX_MAX_RANKS]; /* every rank's, of this lane */
     char    *scratch[RCCLX_MAX_RANKS];
 } rcclx_lane;
@@ -51,7 +52,8 @@ struct rcclx_view {
     int  (*header_of)(rcclx_view *v, int peer);
     /* COPY or REDUCE of one block: 0, or -1 (failed). */
     int  (*move)(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, uint32_t piece, int block);
-    void (*ring)(rcclx_view *v);    /* wake who sleeps, after a signal */
+    /* Wake who sleeps, after a signal; and send what it speaks for to far ranks. */
+    void (*signalled)(rcclx_view *v, const rcclx_lane *l, uint64_t mark);
 };
 
 GP_DEV uint32_t lane_piece(const rcclx_view *v, int l)
@@ -128,8 +130,9 @@ GP_DEV rcclx_lane_state rcclx_lane_run(rcclx_view *v, int index)
             if (s->op == RCCLX_STEP_WAIT) {
                 ready = lane_wait(v, l, s, piece);
             } else if (s->op == RCCLX_STEP_SIGNAL) {
-                gp_publish(&l->counter[v->rank]->value, RCCLX_MARK(v->seq, piece, s->phase));
-                v->ring(v);
+                const uint64_t mark = RCCLX_MARK(v->seq, piece, s->phase);
+                gp_publish(&l->counter[v->rank]->value, mark);
+                v->signalled(v, l, mark);
             } else {
                 ready = lane_move(v, l, s, piece);
             }

@@ -240,6 +240,14 @@ static int others_than(const operand *src, operand *dst, void **to, int ndst)
     return n;
 }
 
+/* How much of my slots far ranks have to be sent. */
+static void note_filled(const rcclx_lane *l, const rcclx_step *s, const rcclx_ref *dst, int block, size_t nbytes)
+{
+    for (int i = 0; i < s->ndst; i++)
+        if (dst[i].buf == RCCLX_SCRATCH)
+            l->filled[dst[i].block + block] = nbytes;
+}
+
 int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, uint32_t piece, int block)
 {
     rcclx_runner *run = (rcclx_runner *)v;
@@ -268,6 +276,8 @@ int rcclx_runner_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, u
     if (slots_only)
         count = slot_length(v, piece);
     const rcclx_codec_id codec = codec_of(run, s, block);
+    if (l->filled && s->proto == RCCLX_PROTO_SIMPLE)
+        note_filled(l, s, ref + s->nsrc, block, codec ? rcclx_codec_bytes(count) : count * v->size);
     if (codec) {
         if (count)
             through_codec(run, s, codec, src, dst, count);

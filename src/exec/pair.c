@@ -10,6 +10,7 @@
  * Matching is by order alone: the k-th send of a pair meets its k-th receive. An
  * eager send is done when it is in its slot; the others when the receiver has
  * counted the message as taken. */
+#include "exec/mirror.h"
 #include "exec/precision.h"
 #include "exec/runner.h"
 
@@ -70,7 +71,7 @@ static void post(rcclx_task *task, rcclx_message *m)
     m->where = (uint64_t)(uintptr_t)op->in;
     m->in_arena = 0;
     const rcclx_peer *to = &t->peer[op->root];
-    if (op->codec) {
+    if (op->codec || (rcclx_is_far(t, op->root) && m->nbytes > RCCLX_FIFO_BYTES)) {
         m->mode = PIPE;
     } else if (m->nbytes <= RCCLX_FIFO_BYTES && op->root != t->rank) {
         m->mode = EAGER;
@@ -86,6 +87,11 @@ static void post(rcclx_task *task, rcclx_message *m)
     }
     gp_publish(&m->seq, task->index + 1);
     rcclx_team_ring(t);
+    if (rcclx_is_far(t, op->root)) {
+        const rcclx_mark here = rcclx_mark_of(t, &m->seq, task->index + 1);
+        const size_t head = offsetof(rcclx_message, data) - offsetof(rcclx_message, sig);
+        rcclx_mirror_push(t, op->root, &m->sig, head + (m->mode == EAGER ? m->nbytes : 0), &here, 1);
+    }
 }
 
 /* Fill the half of the pipe that is free. */
@@ -109,6 +115,10 @@ static void pump(rcclx_task *task, rcclx_fifo *f)
         task->moved += part;
         gp_publish(&f->piped.value, ++t->piped[to]);
         rcclx_team_ring(t);
+        if (rcclx_is_far(t, to)) {
+            const rcclx_mark filled = rcclx_mark_of(t, &f->piped.value, t->piped[to]);
+            rcclx_mirror_push(t, to, f->pipe[(t->piped[to] - 1) & 1], op->codec ? rcclx_codec_bytes(part) : part * size, &filled, 1);
+        }
     }
 }
 
@@ -138,6 +148,15 @@ static rcclx_status send_poll(rcclx_task *task)
         t->sending[to]++;
     }
     return gp_reached(&taken->value, task->index + 1) ? finished(task) : RCCLX_AGAIN;
+}
+
+/* A counter of mine that one peer looks at. */
+static void count_up(rcclx_team *t, int peer, _Atomic uint64_t *counter, uint64_t value)
+{
+    gp_publish(counter, value);
+    rcclx_team_ring(t);
+    if (rcclx_is_far(t, peer))
+        rcclx_mirror_count(t, peer, counter, value);
 }
 
 /* --- the receiver --------------------------------------------------------------- */
@@ -183,8 +202,7 @@ static rcclx_status drain(rcclx_task *task, rcclx_fifo *f)
         else
             rcclx_copy(to, f->pipe[t->drained[from] & 1], part * size, 0);
         task->moved += part;
-        gp_publish(&t->area[t->rank]->drained[from].value, ++t->drained[from]);
-        rcclx_team_ring(t);
+        count_up(t, from, &t->area[t->rank]->drained[from].value, ++t->drained[from]);
     }
     return RCCLX_OK;
 }
@@ -217,8 +235,7 @@ static rcclx_status recv_poll(rcclx_task *task)
         return differs(task, m);
     task->state = BODY;
     RCCLX_TRY(take(task, f, m));
-    gp_publish(&t->area[t->rank]->taken[from].value, task->index + 1);
-    rcclx_team_ring(t);
+    count_up(t, from, &t->area[t->rank]->taken[from].value, task->index + 1);
     return finished(task);
 }
 

@@ -6,6 +6,7 @@
  * Choosing prices every algorithm by walking its plans; that is done once a
  * size class (a power of two, rounded up), so that all ranks, which agree on
  * class, facts and machine, choose alike. */
+#include "exec/mirror.h"
 #include "exec/runner.h"
 
 #include "base/log.h"
@@ -13,12 +14,19 @@
 
 enum { MAX_ALGOS = 16, CLASSES = 65, FACTS = 32 };
 
+/* A plan, and where its signals go beyond this machine. */
+typedef struct {
+    rcclx_plan   plan; /* first: users hand it back */
+    rcclx_routes routes;
+    size_t      *filled;
+} entry;
+
 struct rcclx_pick {
     rcclx_team *team;
     int         nalgos, slot, staged;
     bool        told;                                        /* a forced algorithm did not fit: logged */
     uint8_t     choice[RCCLX_COLL_COUNT][CLASSES][FACTS][2]; /* algorithm + 1; 0: not chosen yet */
-    rcclx_plan *plans[2][MAX_ALGOS][RCCLX_COLL_COUNT];       /* [coded]; nranks (roots) each */
+    entry      *plans[2][MAX_ALGOS][RCCLX_COLL_COUNT];       /* [coded]; nranks (roots) each */
 };
 
 rcclx_status rcclx_pick_create(rcclx_pick **out, rcclx_team *t)
@@ -36,38 +44,67 @@ rcclx_status rcclx_pick_create(rcclx_pick **out, rcclx_team *t)
     return RCCLX_OK;
 }
 
+static void forget(entry *e)
+{
+    rcclx_plan_fini(&e->plan);
+    rcclx_routes_fini(&e->routes);
+    rcclx_mem_free(e->filled);
+    e->filled = NULL;
+}
+
 void rcclx_pick_destroy(rcclx_pick *p)
 {
     if (!p)
         return;
     for (int a = 0; a < 2 * MAX_ALGOS; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
-            rcclx_plan *roots = p->plans[a / MAX_ALGOS][a % MAX_ALGOS][k];
+            entry *roots = p->plans[a / MAX_ALGOS][a % MAX_ALGOS][k];
             for (int r = 0; roots && r < p->team->nranks; r++)
-                rcclx_plan_fini(&roots[r]);
+                forget(&roots[r]);
             rcclx_mem_free(roots);
         }
     rcclx_mem_free(p);
 }
 
+static rcclx_status find_routes(const rcclx_team *t, const rcclx_algo *a, entry *e)
+{
+    bool far[RCCLX_MAX_RANKS];
+
+    if (!t->mirror)
+        return RCCLX_OK;
+    for (int r = 0; r < t->nranks; r++)
+        far[r] = rcclx_is_far(t, r);
+    RCCLX_TRY(rcclx_routes_build(&e->routes, a, &e->plan, far));
+    e->filled = rcclx_mem_alloc((size_t)RCCLX_NLANES * (e->plan.nslots + 1u) * sizeof(*e->filled));
+    return e->filled ? RCCLX_OK : RCCLX_NOMEM;
+}
+
+const rcclx_routes *rcclx_pick_routes(const rcclx_plan *p, size_t **filled)
+{
+    entry *e = (entry *)(uintptr_t)p;
+
+    *filled = e->filled;
+    return &e->routes;
+}
+
 static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root, bool coded)
 {
-    rcclx_plan **roots = &p->plans[coded][a][kind];
+    entry **roots = &p->plans[coded][a][kind];
 
     if (!*roots)
         *roots = rcclx_mem_alloc((size_t)p->team->nranks * sizeof(**roots));
     if (!*roots)
         return NULL;
-    rcclx_plan *plan = &(*roots)[rcclx_kind_rooted(kind) ? root : 0];
-    if (!plan->nsteps) {
+    entry *e = &(*roots)[rcclx_kind_rooted(kind) ? root : 0];
+    if (!e->plan.nsteps) {
         const rcclx_shape s = { kind, p->team->nranks, p->team->rank, root, coded };
-        rcclx_algos[a]->build(plan, &s);
-        if (plan->status != RCCLX_OK) {
-            rcclx_plan_fini(plan);
+        rcclx_algos[a]->build(&e->plan, &s);
+        if (e->plan.status != RCCLX_OK || find_routes(p->team, rcclx_algos[a], e) != RCCLX_OK) {
+            forget(e);
             return NULL;
         }
     }
-    return plan;
+    return &e->plan;
 }
 
 static int choose(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsigned facts, bool small)

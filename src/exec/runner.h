@@ -6,6 +6,7 @@
  * the first time a plan is needed. */
 #include "exec/lane.h"
 #include "exec/task.h"
+#include "plan/route.h"
 
 typedef struct rcclx_pick rcclx_pick; /* pick.c: which plan, remembered */
 
@@ -28,6 +29,7 @@ struct rcclx_runner {
     bool         streaming; /* beyond the caches: non-temporal stores */
     char        *bounce;    /* RCCLX_BOUNCE_BYTES, for get and put */
     rcclx_pick  *pick;
+    const rcclx_routes *routes; /* of the plan that runs */
 };
 
 /* agree.c: do all ranks call the same? */
@@ -54,7 +56,8 @@ void              rcclx_runner_destroy(rcclx_team *t);
  * done; -1: failed (run->failure). */
 int               rcclx_runner_once(rcclx_runner *run, const rcclx_plan *p);
 
-/* pick.c */
+/* pick.c; with far ranks a plan has routes, and room for what its slots hold (nslots a lane). */
+const rcclx_routes *rcclx_pick_routes(const rcclx_plan *p, size_t **filled);
 rcclx_status      rcclx_pick_create(rcclx_pick **p, rcclx_team *t);
 void              rcclx_pick_destroy(rcclx_pick *p);
 /* The plan for this operation; facts as algo.h wants them. NULL: out of memory. */

@@ -4,6 +4,7 @@
  * call, to the peers through this rank's area (state FAILED and the text) and
  * the segment's `failed` word, which a waiting rank looks at. Abort only sets a
  * word; whoever runs an operation sees it. */
+#include "exec/mirror.h"
 #include "exec/runner.h"
 
 #include "base/clock.h"
@@ -27,6 +28,8 @@ static void tell(rcclx_team *t, rcclx_rank_state state, rcclx_status s, const ch
     atomic_store_explicit(&me->state, (uint32_t)state, memory_order_release);
     atomic_fetch_add(&t->segment.head->failed, 1);
     rcclx_team_ring(t);
+    if (t->mirror)
+        rcclx_mirror_tell(t);
 }
 
 static rcclx_status keep(rcclx_team *t, rcclx_status s, const char *text, int origin)
@@ -107,11 +110,23 @@ static bool strayed(const rcclx_team *t, int r)
     return (uint32_t)mine == (uint32_t)theirs && mine != theirs;
 }
 
+bool rcclx_team_lost(const rcclx_team *t, int r, char *how, size_t nhow)
+{
+    const char *why;
+
+    if (rcclx_mirror_lost(t, r, &why)) {
+        snprintf(how, nhow, "has ended or is out of reach (%s)", why);
+        return true;
+    }
+    snprintf(how, nhow, "has ended");
+    return rcclx_life_dead(t->peer[r].life);
+}
+
 /* The same looks a waiting operation takes, without one. */
 rcclx_status rcclx_team_poll(rcclx_team *t)
 {
     rcclx_status s = rcclx_team_broken(t);
-    char text[RCCLX_ERROR_TEXT];
+    char text[RCCLX_ERROR_TEXT], how[240];
 
     if (s == RCCLX_OK && t->gpu)
         s = rcclx_gpu_team_poll(t);
@@ -127,25 +142,27 @@ rcclx_status rcclx_team_poll(rcclx_team *t)
         }
         if (state == RCCLX_RANK_FAILED)
             return rcclx_team_follow(t, r, "");
-        if (!rcclx_life_dead(t->peer[r].life) || atomic_load(&id->state) == RCCLX_RANK_CLOSED)
+        if (!rcclx_team_lost(t, r, how, sizeof(how)) || atomic_load(&id->state) == RCCLX_RANK_CLOSED)
             continue;
-        snprintf(text, sizeof(text), "rank %d of %d: rank %d (pid %d) has ended; abort this communicator and make a new one "
-                 "without it", t->rank, t->nranks, r, t->peer[r].pid);
+        snprintf(text, sizeof(text), "rank %d of %d: rank %d (pid %d) %s; abort this communicator and make a new one "
+                 "without it", t->rank, t->nranks, r, t->peer[r].pid, how);
         s = rcclx_team_break(t, RCCLX_PEER_LOST, text);
     }
     return s;
 }
 
-/* Tests start the message numbers of pairs near a wrap, too. */
-static void start_pairs(rcclx_team *t)
+/* Counters count from where the team does. Tests start near a wrap. */
+void rcclx_area_start(rcclx_area *a, int nranks, uint64_t seq)
 {
-    rcclx_area *me = t->area[t->rank];
-
-    for (int r = 0; r < t->nranks; r++) {
-        t->sent[r] = t->received[r] = t->sending[r] = t->receiving[r] = t->seq;
-        atomic_store(&me->taken[r].value, t->seq);
+    atomic_store(&a->done.value, seq);
+    for (int l = 0; l < RCCLX_NLANES; l++)
+        atomic_store(&a->lane[l].value, RCCLX_MARK(seq, 0, 0));
+    for (int i = 0; i < RCCLX_NSLOTS; i++)
+        atomic_store(&a->header[i].seq, seq);
+    for (int r = 0; seq && r < nranks; r++) {
+        atomic_store(&a->taken[r].value, seq);
         for (int i = 0; i < RCCLX_FIFO_SLOTS; i++)
-            atomic_store(&me->fifo[r].slots[i].seq, t->seq);
+            atomic_store(&a->fifo[r].slots[i].seq, seq);
     }
 }
 
@@ -155,14 +172,9 @@ rcclx_status rcclx_team_start(rcclx_team *t)
     t->timeout = rcclx_option_real(RCCLX_OPT_TIMEOUT);
     t->warn_after = rcclx_option_real(RCCLX_OPT_WARN_AFTER);
     t->seq = t->credit = (uint64_t)rcclx_option_int(RCCLX_OPT_SEQ_START);
-    rcclx_area *me = t->area[t->rank];
-    atomic_store(&me->done.value, t->seq);
-    for (int l = 0; l < RCCLX_NLANES; l++)
-        atomic_store(&me->lane[l].value, RCCLX_MARK(t->seq, 0, 0));
-    for (int i = 0; i < RCCLX_NSLOTS; i++)
-        atomic_store(&me->header[i].seq, t->seq);
-    if (t->seq)
-        start_pairs(t);
+    rcclx_area_start(t->area[t->rank], t->nranks, t->seq);
+    for (int r = 0; r < t->nranks; r++)
+        t->sent[r] = t->received[r] = t->sending[r] = t->receiving[r] = t->seq;
     return rcclx_runner_create(t);
 }
 

@@ -7,6 +7,7 @@
  *
  * Now and then it looks up: was the team aborted, has a peer failed or died, is
  * the deadline past? A wait ends by success or by a cause that can be named. */
+#include "exec/mirror.h"
 #include "exec/task.h"
 
 #include "base/clock.h"
@@ -49,6 +50,9 @@ void rcclx_team_ring(rcclx_team *t)
 bool rcclx_patience_round(rcclx_patience *p, rcclx_team *t)
 {
     const uint32_t n = p->rounds++;
+
+    if (t->mirror)
+        rcclx_mirror_poll(t);
 
     if (!t->crowded && n < LOOK_EVERY) {
         rcclx_cpu_relax();
@@ -158,12 +162,14 @@ static rcclx_status peer_died(rcclx_task *t)
     rcclx_team *team = t->op.team;
     rcclx_status s = RCCLX_AGAIN;
 
+    char how[240];
+
     for (int r = 0; s == RCCLX_AGAIN && r < team->nranks; r++) {
-        if (!rcclx_life_dead(team->peer[r].life))
+        if (!rcclx_team_lost(team, r, how, sizeof(how)))
             continue;
         const bool closed = atomic_load(&team->area[r]->ident.state) == RCCLX_RANK_CLOSED;
         if (!closed || waits_for(t) == r)
-            s = gone(t, r, closed, "has ended");
+            s = gone(t, r, closed, how);
     }
     return s;
 }

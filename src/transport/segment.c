@@ -1,6 +1,6 @@
-/* The communicator's shared memory, one sparse memfd:
+/* The communicator's shared memory on one machine, one sparse memfd:
  *
- *   | head | area 0 | area 1 | ... | area n-1 |
+ *   | head | area 0 | area 1 | ... | area k-1 |      of the k ranks that are here
  *
  *   area r: written by rank r, read by all; pages come into being when touched, so
  *   that scratch and pipes that nobody uses cost nothing. */
@@ -39,30 +39,31 @@ static size_t area_size(int nranks)
     return (n + 4095) & ~(size_t)4095;
 }
 
-static size_t segment_size(int nranks)
+static size_t segment_size(int nareas, int nranks)
 {
-    return 4096 + (size_t)nranks * area_size(nranks);
+    return 4096 + (size_t)nareas * area_size(nranks);
 }
 
 _Static_assert(sizeof(rcclx_segment_head) <= 4096, "the head is one page");
 _Static_assert(sizeof(rcclx_header) == 64, "a header is one cache line");
 
-rcclx_status rcclx_segment_create(int nranks, const uint64_t token[2], int *fd)
+rcclx_status rcclx_segment_create(int nareas, int nranks, const uint64_t token[2], int *fd)
 {
     const int f = memfd_create("rcclx-segment", MFD_CLOEXEC);
 
     if (f < 0)
         return RCCLX_FAIL_ERRNO("memfd_create for the communicator's shared memory");
     rcclx_segment_head *h = MAP_FAILED;
-    if (ftruncate(f, (off_t)segment_size(nranks)) == 0)
+    if (ftruncate(f, (off_t)segment_size(nareas, nranks)) == 0)
         h = mmap(NULL, sizeof(*h), PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
     if (h == MAP_FAILED) {
-        rcclx_status s = RCCLX_FAIL_ERRNO("shared memory of %zu bytes for %d ranks", segment_size(nranks), nranks);
+        rcclx_status s = RCCLX_FAIL_ERRNO("shared memory of %zu bytes for %d ranks", segment_size(nareas, nranks), nareas);
         close(f);
         return s;
     }
     h->magic = MAGIC;
     h->version = RCCLX_SEGMENT_VERSION;
+    h->nareas = (uint32_t)nareas;
     h->nranks = (uint32_t)nranks;
     h->area_bytes = area_size(nranks);
     memcpy(h->token, token, sizeof(h->token));
@@ -77,24 +78,24 @@ static rcclx_status map_new(rcclx_segment *s, int fd, const uint64_t token[2])
 
     if (h == MAP_FAILED)
         return RCCLX_FAIL_ERRNO("mapping the communicator's shared memory");
-    const rcclx_segment_head seen = { .magic = h->magic, .version = h->version, .nranks = h->nranks,
+    const rcclx_segment_head seen = { .magic = h->magic, .version = h->version, .nareas = h->nareas, .nranks = h->nranks,
                                       .area_bytes = h->area_bytes, .token = { h->token[0], h->token[1] } };
     munmap(h, sizeof(*h));
-    const int n = (int)seen.nranks;
-    if (seen.magic != MAGIC || seen.version != RCCLX_SEGMENT_VERSION || n < 1 || n > RCCLX_MAX_RANKS || seen.area_bytes != area_size(n) ||
+    const int n = (int)seen.nranks, k = (int)seen.nareas;
+    if (seen.magic != MAGIC || seen.version != RCCLX_SEGMENT_VERSION || n < 1 || n > RCCLX_MAX_RANKS || k < 1 || k > n || seen.area_bytes != area_size(n) ||
         seen.token[0] != token[0] || seen.token[1] != token[1])
         return RCCLX_FAIL(RCCLX_SYSTEM, "the shared memory handed over is not this communicator's; are all ranks of the "
                           "same version of the library?");
-    h = mmap(NULL, segment_size(n), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    h = mmap(NULL, segment_size(k, n), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (h == MAP_FAILED)
-        return RCCLX_FAIL_ERRNO("mapping %zu bytes of shared memory", segment_size(n));
-    *s = (rcclx_segment){ .head = h, .nbytes = segment_size(n), .area_bytes = seen.area_bytes, .nranks = n };
+        return RCCLX_FAIL_ERRNO("mapping %zu bytes of shared memory", segment_size(k, n));
+    *s = (rcclx_segment){ .head = h, .nbytes = segment_size(k, n), .area_bytes = seen.area_bytes, .nareas = k };
     return RCCLX_OK;
 }
 
 void rcclx_segment_fault_in(const rcclx_segment *s)
 {
-    for (int r = 0; r < s->nranks; r++)
+    for (int r = 0; r < s->nareas; r++)
         madvise(rcclx_segment_area(s, r), offsetof(rcclx_area, scratch), MADV_POPULATE_WRITE);
 }
 

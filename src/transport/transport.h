@@ -2,6 +2,7 @@
 #define RCCLX_TRANSPORT_TRANSPORT_H
 
 #include "base/status.h"
+#include "plan/plan.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -69,7 +70,7 @@ enum {
     RCCLX_ERROR_TEXT = 1024,
     RCCLX_NCALLS     = 64,        /* calls of a rank on a GPU that stay on record */
     RCCLX_GPU_RANKS  = 16,        /* with a GPU each, that share memory */
-    RCCLX_SEGMENT_VERSION = 4,    /* of all that ranks share */
+    RCCLX_SEGMENT_VERSION = 5,    /* of all that ranks share */
     RCCLX_GPU_SHARED = 1024,      /* allocations of a rank that peers have mapped */
 };
 
@@ -199,6 +200,7 @@ typedef struct {
     int32_t  codec, codec_from;              /* low precision: a rcclx_codec_id, and who asked */
     uint32_t codec_kinds;                    /* for these, a bit a rcclx_kind */
     uint64_t codec_min;                      /* from so many bytes on; 0: by kind, ranks and device */
+    rcclx_machine machine;                   /* rates, as on its processor */
     char     algo[256];
     char     options[2048];   /* its settings that must agree, as text */
 } rcclx_agreed;
@@ -206,21 +208,22 @@ typedef struct {
 /* First page of the segment. */
 typedef struct {
     uint64_t magic;
-    uint32_t nranks, version;
+    uint32_t nareas, nranks, version;
     uint64_t token[2];
     uint64_t area_bytes;
     _Alignas(64) _Atomic uint32_t failed;   /* number of ranks whose state is FAILED or CLOSED early */
     _Atomic uint32_t sleepers, bell;        /* futex: who sleeps wakes when anyone rings */
-    _Alignas(64) rcclx_agreed agreed;       /* rank 0's */
+    _Alignas(64) rcclx_agreed agreed;       /* rank 0's, if it is on this machine (rcclx_team_agreed) */
 } rcclx_segment_head;
 
 typedef struct {
     rcclx_segment_head *head;
     size_t              nbytes, area_bytes;
-    int                 nranks;
+    int                 nareas;
 } rcclx_segment;
 
-rcclx_status rcclx_segment_create(int nranks, const uint64_t token[2], int *fd);
+/* Areas of nareas ranks, those of one machine, of a communicator of nranks. */
+rcclx_status rcclx_segment_create(int nareas, int nranks, const uint64_t token[2], int *fd);
 rcclx_status rcclx_segment_map(rcclx_segment *s, int fd, const uint64_t token[2]); /* fd stays the caller's */
 void         rcclx_segment_unmap(rcclx_segment *s);                                /* takes zeroed ones */
 
@@ -228,9 +231,9 @@ void         rcclx_segment_unmap(rcclx_segment *s);                             
  * ranks), so that no early operation pays for it; scratch and pipes stay untouched. */
 void         rcclx_segment_fault_in(const rcclx_segment *s);
 
-static inline rcclx_area *rcclx_segment_area(const rcclx_segment *s, int rank)
+static inline rcclx_area *rcclx_segment_area(const rcclx_segment *s, int index)
 {
-    return (rcclx_area *)((char *)s->head + 4096 + (size_t)rank * s->area_bytes);
+    return (rcclx_area *)((char *)s->head + 4096 + (size_t)index * s->area_bytes);
 }
 
 /* --- peers and the ways to them ------------------------------------------ */

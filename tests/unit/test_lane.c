@@ -14,7 +14,7 @@ static int in[RANKS][MOST], out[RANKS][MOST], scratch[RANKS][RCCLX_NLANES][64 * 
 static bool begun[RANKS];
 
 static void publish(rcclx_view *v) { (void)v; }
-static void ring(rcclx_view *v) { (void)v; }
+static void signalled(rcclx_view *v, const rcclx_lane *l, uint64_t mark) { (void)v; (void)l; (void)mark; }
 
 static int header_of(rcclx_view *v, int peer)
 {
@@ -71,7 +71,7 @@ static void begin(const rcclx_algo *a, int n, int rank, size_t count)
     *v = (rcclx_view){
         .plan = &plan[rank], .seq = 1, .count = count, .size = 4, .slot_count = SLOT, .slot_bytes = SLOT * 4, .rank = rank, .nranks = n,
         .npieces = plan[rank].pieced && longest ? (uint32_t)((longest + SLOT - 1) / SLOT) : 1, .nlanes = RCCLX_NLANES,
-        .publish = publish, .header_of = header_of, .move = move, .ring = ring,
+        .publish = publish, .header_of = header_of, .move = move, .signalled = signalled,
     };
     for (int l = 0; l < RCCLX_NLANES; l++)
         for (int r = 0; r < n; r++)

@@ -54,7 +54,7 @@ static place *place_open(int nranks, int threads, int (*rank_main)(int, int, voi
     setenv("NCCL_DEBUG", "NONE", 1); /* some errors are on purpose */
     *p = (place){ .nranks = nranks, .threads = threads, .timeout = 20 * check_scale(), .main = rank_main };
     rcclx_random(p->token, sizeof p->token);
-    CHECK(rcclx_segment_create(nranks, p->token, &p->fd) == RCCLX_OK, "%s", rcclx_last_error());
+    CHECK(rcclx_segment_create(nranks, nranks, p->token, &p->fd) == RCCLX_OK, "%s", rcclx_last_error());
     return p;
 }
 

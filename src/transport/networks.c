@@ -1,0 +1,32 @@
+/* The rows, best first. */
+#include "transport/net.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <strings.h>
+
+extern const rcclx_network rcclx_network_ucx, rcclx_network_socket, rcclx_network_ib;
+
+const rcclx_network *const rcclx_networks[] = {
+    &rcclx_network_ucx,
+    &rcclx_network_socket,
+    &rcclx_network_ib,
+    NULL,
+};
+
+rcclx_status rcclx_network_find(const char *name, const rcclx_network **net)
+{
+    char known[160] = "";
+    size_t at = 0;
+
+    for (const rcclx_network *const *n = rcclx_networks; *n; n++) {
+        if (!*name || !strcasecmp(name, (*n)->name)) {
+            *net = *n;
+            return RCCLX_OK;
+        }
+        if (at < sizeof(known))
+            at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", at ? ", " : "", (*n)->name);
+    }
+    return RCCLX_FAIL(RCCLX_USAGE, "NCCL_NET is '%s', and there is no network of that name; there are: %s", name, known);
+}
