@@ -198,6 +198,11 @@ static void agree(rcclx_comm *c)
         t->one_process &= t->area[r]->ident.key == t->area[0]->ident.key && a->arenas;
     }
     const int here = cores_of(t, t->node[t->rank], &nhere), ncores = cores_of(t, 0, &nthere);
+    bool crowded = false; /* any machine: agreed by all */
+    for (int k = 0; k < t->nnodes; k++) {
+        const int cores = cores_of(t, k, &nthere);
+        crowded |= cores && nthere > cores;
+    }
     t->cma = a->cma && (reach & RCCLX_REACH_CMA);
     t->arenas = a->arenas && (reach & RCCLX_REACH_ARENA);
     t->crowded = here && nhere > here;
@@ -206,7 +211,7 @@ static void agree(rcclx_comm *c)
     t->ordered = a->ordered;
     t->slot_max = a->slot_max < RCCLX_SLOT_BYTES ? a->slot_max : RCCLX_SLOT_BYTES;
     /* one exchange wins up to here wherever the buffers are; where ranks share cores, an exchange costs most */
-    t->quick = t->crowded || t->slot_max < 512 ? t->slot_max : 512;
+    t->quick = crowded || t->slot_max < 512 ? t->slot_max : 512;
     t->chunk = a->chunk >= 64u * RCCLX_MAX_RANKS ? a->chunk : 64u * RCCLX_MAX_RANKS;
     memcpy(t->algo, a->algo, sizeof(t->algo));
     rcclx_precision_agree(t, a);
@@ -221,6 +226,7 @@ static void agree(rcclx_comm *c)
         RCCLX_ALERT("the ranks' tuning tables (RCCLX_TUNE_FILE) differ; none is used");
     if (t->area[0]->ident.options != t->area[t->rank]->ident.options)
         warn_of_difference(c, a->options);
+    rcclx_team_settled(t);
 }
 
 static bool is_ready(const rcclx_area *a)

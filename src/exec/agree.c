@@ -32,6 +32,31 @@ uint32_t rcclx_history(uint32_t before, uint32_t sig, uint64_t count)
     return (uint32_t)(h >> 32);
 }
 
+/* What ranks choose plans by must be the same on all, or they would run different ones and wait for each other for ever.
+ * It is settled at init by rules that make it so; the hash of all calls begins with it, so that a difference is an error. */
+void rcclx_team_settled(rcclx_team *t)
+{
+    const rcclx_machine *m = &t->machine;
+    const double real[] = { m->call_ns, m->signal_ns, m->switch_ns, m->step_ns, m->local_rate, m->peer_rate, m->far_rate, m->cma_ns,
+                            m->cma_rate };
+    const uint64_t whole[] = { (uint64_t)m->nranks, (uint64_t)m->ncores, m->cache_bytes, m->slot_bytes, m->chunk_bytes, m->untuned,
+                               (uint64_t)t->nnodes, t->cma, t->arenas, t->ordered, t->slot_max, t->quick, t->chunk };
+    uint32_t h = 0;
+
+    for (size_t i = 0; i < sizeof(real) / sizeof(*real); i++) {
+        uint64_t bits;
+        memcpy(&bits, &real[i], sizeof(bits));
+        h = rcclx_history(h, 0, bits);
+    }
+    for (size_t i = 0; i < sizeof(whole) / sizeof(*whole); i++)
+        h = rcclx_history(h, 1, whole[i]);
+    for (int r = 0; r < t->nranks; r++)
+        h = rcclx_history(h, 2, (uint64_t)t->node[r]);
+    for (const char *c = t->algo; *c; c++)
+        h = rcclx_history(h, 3, (unsigned char)*c);
+    t->runner->history = h;
+}
+
 void rcclx_call_words(uint32_t sig, uint64_t count, char *text, size_t n)
 {
     const rcclx_kind kind = (rcclx_kind)(sig & 15);
@@ -84,6 +109,11 @@ rcclx_status rcclx_mismatch(rcclx_team *t, int r, uint64_t seq)
         const rcclx_header *m = rcclx_header_of(t, t->rank, at), *h = rcclx_header_of(t, r, at);
         rcclx_call_words(m->sig, m->count, mine, sizeof(mine));
         rcclx_call_words(h->sig, h->count, theirs, sizeof(theirs));
+    }
+    if (!at && seq - t->area[t->rank]->ident.start < RCCLX_NSLOTS) {
+        snprintf(text, sizeof(text), "rank %d and rank %d have come to different settings at init, which is a fault of this library; "
+                 "please report it with the logs of NCCL_DEBUG=INFO of both", t->rank, r);
+        return rcclx_team_break(t, RCCLX_INTERNAL, text);
     }
     snprintf(text, sizeof(text), "collective number %llu%s: rank %d calls %s, but rank %d calls %s; all ranks must make the same "
              "calls in the same order with the same count, type, operator, root and precision", (unsigned long long)(at ? at : seq),

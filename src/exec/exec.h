@@ -93,6 +93,9 @@ static inline void rcclx_team_let_go(rcclx_team *t)
         t->last(t);
 }
 
+/* Everything agreed is filled in. */
+void         rcclx_team_settled(rcclx_team *t);
+
 /* The team's first cause. break: keep it, tell the peers (their waits end with PEER_LOST or
  * MISMATCH), and hand the status back. broken: OK, or the status with its text as last error. */
 rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text);

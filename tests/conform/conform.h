@@ -13,6 +13,9 @@
  *   nprocs 1, nthreads n   ranks are threads         nprocs n, nthreads 1   processes
  *   nprocs 1, nthreads 1   one thread has them all   nprocs 2, nthreads 2   both
  *
+ * With nnodes, the processes are dealt to so many machines, which are this one under names
+ * of their own; ranks of different ones go over the network.
+ *
  * `work` runs once a place, between init and destroy. Settings are put into the
  * environment of the team's processes, which are fresh: the program itself never
  * calls the library. */
@@ -21,6 +24,8 @@
 #include "rcclx.h"
 
 #include "algo/algo.h"
+
+#include <dlfcn.h>
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -45,6 +50,7 @@ struct conform_team {
     char            env[CONFORM_ENV][48]; /* "NAME=VALUE" */
     void          (*work)(conform_worker *w);
     void           *arg;
+    int             nnodes; /* 0, 1: this machine */
     int             proc;   /* which one this is; set by run */
     conform_shared *shared;
 };
@@ -102,10 +108,14 @@ static inline int conform_process(int proc, int nprocs, void *arg)
 {
     conform_team *t = arg;
 
-    (void)nprocs;
     t->proc = proc;
     for (int i = 0; i < CONFORM_ENV && *t->env[i]; i++)
         putenv(t->env[i]);
+    if (t->nnodes > 1) {
+        char name[32];
+        snprintf(name, sizeof name, "machine %d", proc * t->nnodes / nprocs);
+        setenv("NCCL_HOSTID", name, 1);
+    }
     if (proc == 0) {
         if (!OK_OR_TELL(ncclGetUniqueId(&t->shared->id)))
             return 1;
@@ -124,6 +134,18 @@ static inline int conform_run(conform_team *t)
     if (t->nprocs > t->n)
         t->nprocs = t->n;
     return run_ranks_as_processes(t->nprocs, conform_process, t);
+}
+
+/* Can the team run here? Several machines need what carries bytes between them; the case is skipped without. */
+static inline bool conform_can(const conform_team *t)
+{
+    static int known;
+
+    if (!known)
+        known = dlopen("libucp.so.0", RTLD_LAZY) ? 1 : -1;
+    if (t->nnodes > 1 && known < 0)
+        check_skip("no libucp.so.0 here, by which machines are joined");
+    return t->nnodes <= 1 || known > 0;
 }
 
 static inline void conform_end(conform_team *t)

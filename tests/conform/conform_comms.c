@@ -230,16 +230,24 @@ static void work_wrap(conform_worker *w)
     free(x);
 }
 
-static void run(const char *name, int n, int nprocs, int nthreads, void (*work)(conform_worker *w), const char *env, const char *more)
+static void run_on(int nnodes, const char *name, int n, int nprocs, int nthreads, void (*work)(conform_worker *w), const char *env,
+                   const char *more)
 {
-    conform_team t = { .n = n, .nprocs = nprocs, .nthreads = nthreads, .work = work };
+    conform_team t = { .n = n, .nprocs = nprocs, .nthreads = nthreads, .nnodes = nnodes, .work = work };
 
     snprintf(t.env[0], sizeof t.env[0], "%s", *env ? env : "RCCLX_CMA=auto");
     snprintf(t.env[1], sizeof t.env[1], "%s", more);
-    CASE("%s, %d ranks, %d processes, %d threads each %s %s", name, n, nprocs, nthreads, env, more) {
+    CASE("%s, %d ranks, %d processes, %d threads each, %d machines %s %s", name, n, nprocs, nthreads, nnodes, env, more) {
+        if (!conform_can(&t))
+            continue;
         CHECK(conform_run(&t) == 0, "ranks failed");
         conform_end(&t);
     }
+}
+
+static void run(const char *name, int n, int nprocs, int nthreads, void (*work)(conform_worker *w), const char *env, const char *more)
+{
+    run_on(1, name, n, nprocs, nthreads, work, env, more);
 }
 
 static void everywhere(const char *name, void (*work)(conform_worker *w))
@@ -249,6 +257,8 @@ static void everywhere(const char *name, void (*work)(conform_worker *w))
     run(name, 5, 1, 5, work, "", "");
     run(name, 8, 1, 1, work, "", "");
     run(name, 7, 2, 2, work, "", "");
+    run_on(2, name, 5, 5, 1, work, "", "");
+    run_on(3, name, 6, 3, 2, work, "", "");
 }
 
 TEST(splitting)
@@ -282,6 +292,7 @@ TEST(sequence_numbers_that_wrap)
         run("wrap", 4, 1, 4, work_wrap, env, "RCCLX_ALGO=staged");
         run("wrap", 5, 1, 1, work_wrap, env, "RCCLX_ALGO=ring");
         run("wrap", 3, 3, 1, work_wrap, env, "RCCLX_ALGO=tree");
+        run_on(2, "wrap", 3, 3, 1, work_wrap, env, "");
     }
 }
 
