@@ -384,7 +384,8 @@ static rcclx_status attach(rcclx_comm *c, rcclx_meeting *m, uint64_t began)
     t->device = c->device;
     t->id = m->id;
     t->nnodes = m->nnodes;
-    memcpy(t->node, m->node, sizeof(t->node));
+    for (int r = 0; r < t->nranks; r++)
+        t->node[r] = (uint8_t)m->node[r];
     for (int r = 0, k = 0; r < t->nranks; r++)
         if (t->node[r] == t->node[t->rank])
             t->area[r] = rcclx_segment_area(&t->segment, k++);

@@ -38,7 +38,7 @@ void rcclx_team_settled(rcclx_team *t)
 {
     const rcclx_machine *m = &t->machine;
     const double real[] = { m->call_ns, m->signal_ns, m->switch_ns, m->step_ns, m->local_rate, m->peer_rate, m->far_rate, m->cma_ns,
-                            m->cma_rate };
+                            m->cma_rate, m->net_ns, m->net_rate };
     const uint64_t whole[] = { (uint64_t)m->nranks, (uint64_t)m->ncores, m->cache_bytes, m->slot_bytes, m->chunk_bytes, m->untuned,
                                (uint64_t)t->nnodes, t->cma, t->arenas, t->ordered, t->slot_max, t->quick, t->chunk };
     uint32_t h = 0;

@@ -38,7 +38,8 @@ typedef struct rcclx_team {
     rcclx_segment segment;
     rcclx_area   *area[RCCLX_MAX_RANKS];
     rcclx_peer    peer[RCCLX_MAX_RANKS];
-    int           nnodes, node[RCCLX_MAX_RANKS]; /* machines, and which a rank is on */
+    int           nnodes;                   /* machines */
+    uint8_t       node[RCCLX_MAX_RANKS];    /* which a rank is on */
     rcclx_mirror *mirror;                   /* NULL: all ranks are on one */
     bool          one_process, cma, arenas; /* agreed by all ranks at init; of those on my machine */
     bool          crowded;                  /* more ranks than cores here */
@@ -81,6 +82,12 @@ rcclx_status rcclx_team_start(rcclx_team *t);
 /* Wait for what is queued; a broken team drains at once, an aborted one within half a second. */
 void         rcclx_team_drain(rcclx_team *t);
 void         rcclx_team_stop(rcclx_team *t);  /* frees what start made; takes half-started ones */
+
+/* As a plan's shape wants them. */
+static inline const uint8_t *rcclx_team_nodes(const rcclx_team *t)
+{
+    return t->nnodes > 1 ? t->node : NULL;
+}
 
 static inline void rcclx_team_hold(rcclx_team *t)
 {

@@ -198,7 +198,7 @@ static rcclx_status look_at_peers(rcclx_ready *r, const rcclx_shape *s, const rc
     rcclx_status st = RCCLX_OK;
 
     for (int peer = 0; st == RCCLX_OK && peer < s->nranks; peer++) {
-        const rcclx_shape theirs = { s->kind, s->nranks, peer, s->root, s->coded };
+        const rcclx_shape theirs = { s->kind, s->nranks, peer, s->root, s->coded, NULL };
         pair p = { .algo = { first, behind } };
         if (peer == s->rank)
             continue;

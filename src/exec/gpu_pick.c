@@ -216,7 +216,7 @@ static void tell(rcclx_gpu_picker *p, const rcclx_shape *s, size_t nbytes, int f
 
 rcclx_status rcclx_gpu_pick(rcclx_gpu_picker *p, const rcclx_gpu_wish *wish, const rcclx_ready **ready, int *nlanes)
 {
-    const rcclx_shape s = { wish->kind, p->nranks, p->rank, wish->root, wish->coded };
+    const rcclx_shape s = { wish->kind, p->nranks, p->rank, wish->root, wish->coded, NULL };
     rcclx_ready *r;
     int form = -1, pass = 1;
 

@@ -530,7 +530,7 @@ rcclx_status rcclx_group_simulate(double *us)
         const rcclx_team *t = op->team;
         if (op->kind >= RCCLX_COLL_COUNT)
             continue;
-        const rcclx_shape shape = { op->kind, t->nranks, t->rank, op->root, 0 };
+        const rcclx_shape shape = { op->kind, t->nranks, t->rank, op->root, 0, rcclx_team_nodes(t) };
         const unsigned facts = RCCLX_FACT_IN_MAPPED | RCCLX_FACT_OUT_MAPPED | RCCLX_FACT_APART;
         const size_t nbytes = op->count * rcclx_type_size(op->type);
         bool unfit;

@@ -74,6 +74,7 @@ void rcclx_machine_default(rcclx_machine *m, int nranks)
         .call_ns = r->call_ns, .signal_ns = r->signal_ns, .switch_ns = r->switch_ns, .step_ns = r->step_ns,
         .local_rate = r->local_rate, .peer_rate = r->peer_rate, .far_rate = r->far_rate, .cache_bytes = far_from(nranks),
         .cma_ns = r->cma_ns, .cma_rate = r->cma_rate,
+        .net_ns = 20000, .net_rate = 3, /* TCP over 25 Gbit/s */
         .slot_bytes = RCCLX_LANE_BYTES, .chunk_bytes = 256 << 10,
     };
 }

@@ -268,7 +268,7 @@ static rcclx_status make_far(rcclx_team *t, int r)
     return RCCLX_OK;
 }
 
-rcclx_status rcclx_mirror_open(rcclx_team *t, const rcclx_network *net, const char *devices, const int *node)
+rcclx_status rcclx_mirror_open(rcclx_team *t, const rcclx_network *net, const char *devices, const uint8_t *node)
 {
     rcclx_mirror *m = t->mirror = RCCLX_NEW(rcclx_mirror);
 

@@ -97,7 +97,7 @@ static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root
         return NULL;
     entry *e = &(*roots)[rcclx_kind_rooted(kind) ? root : 0];
     if (!e->plan.nsteps) {
-        const rcclx_shape s = { kind, p->team->nranks, p->team->rank, root, coded };
+        const rcclx_shape s = { kind, p->team->nranks, p->team->rank, root, coded, rcclx_team_nodes(p->team) };
         rcclx_algos[a]->build(&e->plan, &s);
         if (e->plan.status != RCCLX_OK || find_routes(p->team, rcclx_algos[a], e) != RCCLX_OK) {
             forget(e);
@@ -110,10 +110,10 @@ static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root
 static int choose(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsigned facts, bool small)
 {
     const rcclx_team *t = p->team;
-    const rcclx_shape s = { kind, t->nranks, t->rank, root, 0 };
+    const rcclx_shape s = { kind, t->nranks, t->rank, root, 0, rcclx_team_nodes(t) };
     bool unfit = false;
-    /* all ranks reach each other, so sums keep the rank order unless the user asks for another algorithm */
-    const bool ordered = t->ordered || !*t->algo;
+    /* ranks of one machine reach each other, so sums keep the rank order unless the user asks for another algorithm */
+    const bool ordered = t->ordered || (!*t->algo && !t->mirror);
     const rcclx_algo *a = rcclx_algo_choose(&s, nbytes, facts, small, ordered, t->algo, &t->machine, &unfit);
 
     if (!a)

@@ -119,6 +119,7 @@ typedef struct {
     rcclx_kind kind;
     int        nranks, rank, root;
     int        coded;
+    const uint8_t *node; /* each rank's machine, from 0 on; NULL: all are on one */
 } rcclx_shape;
 
 typedef struct {
@@ -229,6 +230,8 @@ typedef struct {
     size_t cache_bytes;   /* where far begins */
     double cma_ns;        /* a process_vm_readv call, and its rate; 0 rate: not allowed */
     double cma_rate;
+    double net_ns;        /* a frame from one machine to another, and bytes a ns of a machine's links, each way */
+    double net_rate;
     size_t slot_bytes;    /* bytes a scratch lane holds */
     size_t chunk_bytes;   /* bytes of the message in one round of staging; 0: as many as fit */
     bool   untuned;       /* the ranks' tuning tables differ: leave them out */

@@ -8,6 +8,9 @@
  * wait ends when the last signal it needs has been seen. Ranks that share a core run
  * one after the other, and every wait that had to wait hands the core on.
  *
+ * What a rank reads of another machine's scratch has come over both machines' links, which carry one
+ * thing at a time, and so did the signal.
+ *
  * Pieces are not all walked. Up to three are, one lane for all of them; from then on
  * every piece adds the same: what the busiest core has to do for it, or, where
  * waiting is longer, half of what a piece took, since two lanes take turns. */
@@ -32,6 +35,11 @@ typedef struct {
     uint32_t *pc;     /* [rank]: next step, counted over the walked pieces */
     uint32_t *passed; /* [rank]: positions of `seen` filled */
     double  *now, *core, *busy;
+    const uint8_t *node;     /* NULL: one machine */
+    int      ncores;         /* of all machines */
+    bool     crowded;        /* some machine has more ranks than cores */
+    uint8_t  place[256];     /* of a rank on its machine */
+    double   link[256], carried[256]; /* a machine's: when it is free, and how long it was not */
 } walk;
 
 static double *signal_at(const walk *w, int rank, int piece, int phase)
@@ -47,6 +55,11 @@ static size_t slots_of(const rcclx_plan *p)
 static double *slot_at(const walk *w, const rcclx_plan *p, const rcclx_ref *ref)
 {
     return &w->slot[ref->rank * slots_of(p) + (p->pushes ? ref->block : 0)];
+}
+
+static bool far_apart(const walk *w, int a, int b)
+{
+    return w->node && w->node[a] != w->node[b];
 }
 
 /* --- one step ------------------------------------------------------------- */
@@ -93,6 +106,27 @@ static double step_ns(const walk *w, const rcclx_plan *p, const rcclx_step *st)
     return ns;
 }
 
+/* When what the step reads from other machines has come over the links. */
+static double carry(walk *w, const rcclx_plan *p, const rcclx_step *st, double from)
+{
+    const int me = p->shape.rank;
+    double nbytes = 0;
+
+    for (int i = 0; i < st->nblk; i++)
+        nbytes += piece_bytes(w, p, st, i);
+    for (int k = 0; w->node && k < st->nsrc; k++) {
+        const rcclx_ref *ref = &p->refs[st->first + (uint32_t)k];
+        if (ref->buf != RCCLX_SCRATCH || !far_apart(w, me, ref->rank))
+            continue;
+        double *here = &w->link[w->node[me]], *there = &w->link[w->node[ref->rank]];
+        const double ns = nbytes / w->m->net_rate;
+        from = fmax(from, fmax(*here, *there)) + ns;
+        *here = *there = from;
+        w->carried[w->node[me]] += ns;
+    }
+    return from;
+}
+
 /* --- waiting ---------------------------------------------------------------- */
 
 /* When this step may begin, as far as others are concerned; negative: not known yet. */
@@ -106,13 +140,14 @@ static double ready_at(const walk *w, const rcclx_plan *p, const rcclx_step *st,
         for (int r = 0; piece >= 0 && r < w->n; r++) {
             if (r == me || (st->peer != RCCLX_ALL && st->peer != r))
                 continue;
+            const double travel = far_apart(w, me, r) ? w->m->net_ns : 0;
             if (!phase) {
-                at = fmax(at, w->m->signal_ns);
+                at = fmax(at, w->m->signal_ns + travel);
                 continue;
             }
             if ((uint32_t)(piece * (w->nphases + 1) + phase) >= w->passed[r])
                 return -1;
-            at = fmax(at, *signal_at(w, r, piece, phase));
+            at = fmax(at, *signal_at(w, r, piece, phase) + travel);
         }
         return at;
     }
@@ -123,7 +158,7 @@ static double ready_at(const walk *w, const rcclx_plan *p, const rcclx_step *st,
         const double full = *slot_at(w, p, ref);
         if (full < 0)
             return -1;
-        at = fmax(at, full);
+        at = fmax(at, full + (far_apart(w, me, ref->rank) ? w->m->net_ns : 0));
     }
     return at;
 }
@@ -146,12 +181,32 @@ static void signal(walk *w, int me, int piece, int phase, double seen)
         w->seen[(size_t)me * (size_t)w->walked * (size_t)(w->nphases + 1) + w->passed[me]] = seen;
 }
 
+/* Machines have equally many cores; ranks of one are dealt to them in turn. */
+static int core_of(const walk *w, int rank)
+{
+    return (w->node ? w->node[rank] * w->m->ncores : 0) + w->place[rank] % w->m->ncores;
+}
+
+static void deal_cores(walk *w)
+{
+    int count[256] = { 0 }, nodes = 1;
+
+    for (int r = 0; r < w->n && r < 256; r++) {
+        const int g = w->node ? w->node[r] : 0;
+        w->place[r] = (uint8_t)count[g]++;
+        nodes = g >= nodes ? g + 1 : nodes;
+        w->crowded |= count[g] > w->m->ncores;
+    }
+    w->ncores = w->m->ncores * nodes;
+}
+
 /* Run a rank until it has to wait for somebody who is not there yet. */
 static bool run(walk *w, int me)
 {
     const rcclx_plan *p = &w->plans[me];
     const rcclx_machine *m = w->m;
-    double *core = &w->core[me % m->ncores];
+    const int at = core_of(w, me);
+    double *core = &w->core[at];
     bool moved = false;
 
     for (; w->pc[me] < p->nsteps * (uint32_t)w->walked; w->pc[me]++, moved = true) {
@@ -162,16 +217,16 @@ static bool run(walk *w, int me)
             return moved;
         if (ready > w->now[me]) {
             w->now[me] = ready;
-            if (w->n > m->ncores)
+            if (w->crowded)
                 w->now[me] = fmax(ready, *core + m->switch_ns);
         }
         if (st->op == RCCLX_STEP_SIGNAL) {
             signal(w, me, piece, st->phase, w->now[me] + m->signal_ns);
         } else if (st->op != RCCLX_STEP_WAIT) {
             const double ns = step_ns(w, p, st);
-            w->now[me] = fmax(w->now[me], *core) + ns;
+            w->now[me] = fmax(carry(w, p, st, w->now[me]), *core) + ns;
             *core = w->now[me];
-            w->busy[me % m->ncores] += ns;
+            w->busy[at] += ns;
             fill(w, p, st, w->now[me] + m->signal_ns);
         }
     }
@@ -192,8 +247,10 @@ static void rewind_to_start(walk *w, int walked)
         for (size_t s = 0; s < slots_of(w->plans); s++)
             w->slot[r * slots_of(w->plans) + s] = -1;
     }
-    for (int c = 0; c < w->m->ncores; c++)
+    for (int c = 0; c < w->ncores; c++)
         w->core[c] = w->busy[c] = 0;
+    memset(w->link, 0, sizeof(w->link));
+    memset(w->carried, 0, sizeof(w->carried));
 }
 
 static double walk_pieces(walk *w, int walked, double *busy)
@@ -213,8 +270,10 @@ static double walk_pieces(walk *w, int walked, double *busy)
             return HUGE_VAL;
         end = fmax(end, w->now[r]);
     }
-    for (int c = 0; c < w->m->ncores; c++)
+    for (int c = 0; c < w->ncores; c++)
         *busy = fmax(*busy, w->busy[c] / walked);
+    for (int g = 0; g < 256; g++)
+        *busy = fmax(*busy, w->carried[g] / walked);
     return end;
 }
 
@@ -263,8 +322,8 @@ static bool open_walk(walk *w)
     w->seen = rcclx_mem_alloc(n * WALKED * (size_t)(w->nphases + 1) * sizeof(double));
     w->slot = rcclx_mem_alloc(n * slots_of(w->plans) * sizeof(double));
     w->now = rcclx_mem_alloc(n * sizeof(double));
-    w->core = rcclx_mem_alloc((size_t)w->m->ncores * sizeof(double));
-    w->busy = rcclx_mem_alloc((size_t)w->m->ncores * sizeof(double));
+    w->core = rcclx_mem_alloc((size_t)w->ncores * sizeof(double));
+    w->busy = rcclx_mem_alloc((size_t)w->ncores * sizeof(double));
     w->pc = rcclx_mem_alloc(n * sizeof(uint32_t));
     w->passed = rcclx_mem_alloc(n * sizeof(uint32_t));
     return w->seen && w->slot && w->now && w->core && w->busy && w->pc && w->passed;
@@ -291,12 +350,13 @@ double rcclx_plan_price(const rcclx_algo *a, const rcclx_shape *s, size_t nbytes
     if (rcclx_ranks_build(a, s, &plans) != RCCLX_OK)
         return NAN; /* no memory: not a price, or ranks would choose differently */
     walk w = {
-        .m = m, .plans = plans, .n = s->nranks, .nbytes = nbytes,
+        .m = m, .plans = plans, .n = s->nranks, .nbytes = nbytes, .node = s->node,
         .npieces = count_pieces(&plans[0], nbytes, m),
         .far = footprint(&plans[0], nbytes) > m->cache_bytes,
         .in_mapped = (facts & RCCLX_FACT_IN_MAPPED) != 0,
         .out_mapped = (facts & RCCLX_FACT_OUT_MAPPED) != 0,
     };
+    deal_cores(&w);
     const double ns = open_walk(&w) ? m->call_ns + price(&w) : NAN;
     close_walk(&w);
     rcclx_ranks_free(plans, s->nranks);

@@ -50,7 +50,7 @@ static void check_table(const char *text, size_t size)
     MUST(line == 0);
     for (size_t i = 0; i < t.nrows; i++) {
         const rcclx_tune_row *r = &t.rows[i];
-        const rcclx_shape s = { r->kind, r->nranks ? r->nranks : 3, 0, 0, 0 };
+        const rcclx_shape s = { r->kind, r->nranks ? r->nranks : 3, 0, 0, 0, NULL };
         MUST(r->algo && r->min_bytes <= r->max_bytes && r->kind < RCCLX_COLL_COUNT);
         MUST(rcclx_tune_find(&t, &s, r->min_bytes) && rcclx_tune_find(&t, &s, r->max_bytes));
     }

@@ -240,7 +240,7 @@ static void open_rank(int me)
 {
     rank *x = &world.ranks[me];
     rcclx_view *v = &x->run.view;
-    const rcclx_shape s = { world.shape.kind, world.shape.nranks, me, world.shape.root, 0 };
+    const rcclx_shape s = { world.shape.kind, world.shape.nranks, me, world.shape.root, 0, NULL };
 
     memset(&x->run, 0, sizeof(x->run));
     x->task = (rcclx_task){ .op = { .kind = s.kind, .type = RCCLX_U32, .root = s.root,

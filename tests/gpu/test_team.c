@@ -75,7 +75,7 @@ static int pusher(const rcclx_plan *p, int slot)
     uint32_t step;
 
     for (int r = 0; r < p->shape.nranks; r++) {
-        const rcclx_shape s = { p->shape.kind, p->shape.nranks, r, p->shape.root, 0 };
+        const rcclx_shape s = { p->shape.kind, p->shape.nranks, r, p->shape.root, 0, NULL };
         a->build(&plans[r], &s);
     }
     const int found = rcclx_ranks_pusher(plans, p->shape.rank, slot, &step);
@@ -109,7 +109,7 @@ static bool touches(const rcclx_algo *a, const rcclx_shape *s, rcclx_buf buf)
     bool found = false;
 
     for (int peer = 0; peer < s->nranks; peer++) {
-        const rcclx_shape theirs = { s->kind, s->nranks, peer, s->root, 0 };
+        const rcclx_shape theirs = { s->kind, s->nranks, peer, s->root, 0, NULL };
         rcclx_plan p;
         a->build(&p, &theirs);
         for (uint32_t i = 0; peer != s->rank && i < p.nrefs; i++)
@@ -150,7 +150,7 @@ TEST(lowered_plans_say_what_the_plans_say)
             if (kind == RCCLX_ALL_TO_ALLV)
                 continue;
             const int n = sizes[i];
-            const rcclx_shape s = { (rcclx_kind)kind, n, (int)dice((uint64_t)n), (int)dice((uint64_t)n), 0 };
+            const rcclx_shape s = { (rcclx_kind)kind, n, (int)dice((uint64_t)n), (int)dice((uint64_t)n), 0, NULL };
             lower_one(direct, staged, &s);
             lower_one(staged, NULL, &s);
             lower_one(rcclx_algo_find("ll"), NULL, &s);
@@ -177,7 +177,7 @@ TEST(blocks_of_kernels_are_blocks_of_plans)
     for (int round = 0; round < 60; round++) {
         const int n = 1 + (int)dice(16);
         const size_t size = widths[dice(4)];
-        const rcclx_shape s = { dice(2) ? RCCLX_ALL_REDUCE : RCCLX_BROADCAST, n, (int)dice((uint64_t)n), 0, 0 };
+        const rcclx_shape s = { dice(2) ? RCCLX_ALL_REDUCE : RCCLX_BROADCAST, n, (int)dice((uint64_t)n), 0, 0, NULL };
         rcclx_ready *r;
         gp_plan p;
         REQUIRE(rcclx_ready_make(&r, &s, staged, NULL) == RCCLX_OK, "%s", rcclx_last_error());
@@ -306,7 +306,7 @@ TEST(pieces_are_dealt_evenly)
     const rcclx_algo *relay = rcclx_algo_find("relay"), *behind = rcclx_algo_find("relay_staged");
 
     for (int round = 0; round < 300; round++) {
-        const rcclx_shape s = { RCCLX_ALL_REDUCE, 2 + (int)dice(15), 0, 0, 0 };
+        const rcclx_shape s = { RCCLX_ALL_REDUCE, 2 + (int)dice(15), 0, 0, 0, NULL };
         const int nlanes = 1 + (int)dice(GP_LANES);
         const size_t nbytes = 1 + dice(1ull << (20 + dice(10)));
         rcclx_ready *r;

@@ -12,11 +12,13 @@ enum { MAPPED = RCCLX_FACT_IN_MAPPED | RCCLX_FACT_OUT_MAPPED | RCCLX_FACT_APART 
 static rcclx_machine machine(int nranks, int ncores)
 {
     return (rcclx_machine){
-        .nranks = nranks, .ncores = ncores, .call_ns = 200, .signal_ns = 100, .switch_ns = 1500, .step_ns = 15,
+        .nranks = nranks, .ncores = ncores, .call_ns = 200, .signal_ns = 100, .switch_ns = 1500, .step_ns = 15, .net_ns = 20000, .net_rate = 3,
         .local_rate = 10, .peer_rate = 6, .far_rate = 4, .cache_bytes = 4 << 20, .cma_ns = 800, .cma_rate = 5,
         .slot_bytes = 256 << 10,
     };
 }
+
+static const uint8_t two_machines[] = { 0, 0, 1, 1 };
 
 static rcclx_shape shape(rcclx_kind k, int n)
 {
@@ -101,7 +103,7 @@ TEST(a_plan_touches_only_what_fits_asks_for)
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
             bool reads = false, writes = false;
-            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0 };
+            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0, *a == &rcclx_algo_levels ? two_machines : NULL };
             if (!((*a)->kinds >> k & 1))
                 continue;
             for (s.rank = 0; s.rank < 4; s.rank++) {
@@ -221,7 +223,7 @@ TEST(prices_make_sense)
 
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
-            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0 };
+            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0, *a == &rcclx_algo_levels ? two_machines : NULL };
             double before = 0;
             if (!((*a)->kinds >> k & 1))
                 continue;
@@ -300,7 +302,7 @@ TEST(the_cheapest_is_chosen)
     for (int n = 1; n <= 9; n += 2)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++)
             for (size_t nbytes = 1; nbytes < 64u << 20; nbytes *= 37) {
-                const rcclx_shape s = { (rcclx_kind)k, n, 0, n / 2, 0 };
+                const rcclx_shape s = { (rcclx_kind)k, n, 0, n / 2, 0, NULL };
                 const rcclx_machine m = machine(n, 4);
                 bool failed = true;
                 const bool small = nbytes <= 4096;

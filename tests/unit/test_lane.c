@@ -66,7 +66,7 @@ static void begin(const rcclx_algo *a, int n, int rank, size_t count)
     rcclx_view *v = &view[rank];
     size_t first, longest;
 
-    a->build(&plan[rank], &(rcclx_shape){ RCCLX_ALL_REDUCE, n, rank, 0, 0 });
+    a->build(&plan[rank], &(rcclx_shape){ RCCLX_ALL_REDUCE, n, rank, 0, 0, NULL });
     rcclx_split(count, 4, plan[rank].nblocks, 0, &first, &longest);
     *v = (rcclx_view){
         .plan = &plan[rank], .seq = 1, .count = count, .size = 4, .slot_count = SLOT, .slot_bytes = SLOT * 4, .rank = rank, .nranks = n,

@@ -68,7 +68,7 @@ TEST(every_algorithm_is_proved_for_1_to_64_ranks)
 
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++)
-            if ((*a)->kinds >> k & 1)
+            if ((*a)->kinds >> k & 1 && *a != &rcclx_algo_levels)
                 CASE("%s %s, 1 to %d ranks", (*a)->name, rcclx_kind_word((rcclx_kind)k), most)
                     all_ranks_and_roots(*a, (rcclx_kind)k, most, false);
 }
@@ -105,7 +105,7 @@ static rcclx_status random_sequence(const rcclx_algo *const *from, size_t nfrom,
         do {
             algos[i] = from[draw() % nfrom];
             shapes[i] = (rcclx_shape){ (rcclx_kind)(draw() % RCCLX_COLL_COUNT), n, 0, (int)(draw() % (unsigned)n),
-                                       algos[i]->flags & RCCLX_TAKES_CODED && draw() % 2 };
+                                       algos[i]->flags & RCCLX_TAKES_CODED && draw() % 2, NULL };
         } while (!can(algos[i], &shapes[i]));
     return rcclx_plan_check_sequence(algos, shapes, SEQUENCE, draw(), pieces, why, sizeof(why));
 }
@@ -126,6 +126,55 @@ TEST(sequences_on_gpus)
     }
 }
 
+/* Machines of unlike numbers of ranks, in any order. */
+static const uint8_t *some_machines(int n)
+{
+    static uint8_t node[64];
+    const int nodes = n < 2 ? 1 : 2 + (int)(draw() % 3), k = nodes > n ? n : nodes;
+
+    for (int r = 0; r < n; r++)
+        node[r] = (uint8_t)(r < k ? r : (int)(draw() % (unsigned)k));
+    for (int r = n - 1; r > 0; r--) {
+        const int other = (int)(draw() % (unsigned)(r + 1));
+        const uint8_t keep = node[r];
+        node[r] = node[other];
+        node[other] = keep;
+    }
+    return node;
+}
+
+TEST(levels_is_proved_on_machines_of_any_sizes)
+{
+    for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
+        if (!(rcclx_algo_levels.kinds >> k & 1))
+            continue;
+        CASE("levels %s", rcclx_kind_word((rcclx_kind)k))
+            for (int round = 0; round < 60; round++) {
+                const int n = 2 + (int)(draw() % (round % 10 ? 12 : 30));
+                const rcclx_shape s = { (rcclx_kind)k, n, 0, (int)(draw() % (unsigned)n), 0, some_machines(n) };
+                all_masks_and_pieces(&rcclx_algo_levels, &s);
+            }
+    }
+}
+
+TEST(sequences_on_machines)
+{
+    const rcclx_algo *algos[SEQUENCE];
+    rcclx_shape       shapes[SEQUENCE];
+
+    for (int round = 0; round < 300; round++) {
+        const int      n = 2 + (int)(draw() % 11);
+        const uint8_t *node = some_machines(n);
+        for (int i = 0; i < SEQUENCE; i++)
+            do {
+                algos[i] = draw() % 2 ? &rcclx_algo_levels : on_host[draw() % (sizeof(on_host) / sizeof(on_host[0]))];
+                shapes[i] = (rcclx_shape){ (rcclx_kind)(draw() % RCCLX_COLL_COUNT), n, 0, (int)(draw() % (unsigned)n), 0, node };
+            } while (!can(algos[i], &shapes[i]));
+        CHECK(rcclx_plan_check_sequence(algos, shapes, SEQUENCE, draw(), 1 + (int)(draw() % 5), why, sizeof(why)) == RCCLX_OK,
+              "round %d: %s", round, why);
+    }
+}
+
 TEST(every_row_is_in_the_sequences)
 {
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++) {
@@ -134,6 +183,7 @@ TEST(every_row_is_in_the_sequences)
             found |= on_host[i] == *a;
         for (size_t i = 0; i < sizeof(on_gpu) / sizeof(on_gpu[0]); i++)
             found |= on_gpu[i] == *a;
+        found |= *a == &rcclx_algo_levels; /* among those on machines */
         CHECK(found, "%s", (*a)->name);
     }
 }
@@ -154,8 +204,8 @@ TEST(a_plan_that_hides_its_debt_is_reported)
     a.build = build_without_credit;
     for (int k = 0; k < RCCLX_COLL_COUNT; k++)
         for (int n = 2; n <= 5; n++)
-            for (int root = 0; can(&rcclx_algo_ll, &(rcclx_shape){ (rcclx_kind)k, n, 0, root, 0 }) && root < n; root++) {
-                const rcclx_shape s = { (rcclx_kind)k, n, 0, root, 0 };
+            for (int root = 0; can(&rcclx_algo_ll, &(rcclx_shape){ (rcclx_kind)k, n, 0, root, 0, NULL }) && root < n; root++) {
+                const rcclx_shape s = { (rcclx_kind)k, n, 0, root, 0, NULL };
                 const rcclx_status status = rcclx_plan_check(&a, &s, 0, 1, why, sizeof(why));
                 if (!rcclx_kind_rooted(s.kind)) {
                     CHECK(status == RCCLX_OK, "%s, %d ranks, owes nothing: %s", rcclx_kind_word(s.kind), n, why);
@@ -172,11 +222,11 @@ TEST(a_plan_that_hides_its_debt_is_reported)
 TEST(debt_is_paid_by_the_next_operation)
 {
     rcclx_algo silent = rcclx_algo_ll;
-    const rcclx_shape sum = { RCCLX_ALL_REDUCE, 3, 0, 0, 0 };
+    const rcclx_shape sum = { RCCLX_ALL_REDUCE, 3, 0, 0, 0, NULL };
 
     silent.build = build_without_credit;
     for (int root = 0; root < 3; root++) {
-        const rcclx_shape shapes[] = { sum, { RCCLX_BROADCAST, 3, 0, root, 0 }, sum };
+        const rcclx_shape shapes[] = { sum, { RCCLX_BROADCAST, 3, 0, root, 0, NULL }, sum };
         const rcclx_algo *fine[] = { &rcclx_algo_ll, &rcclx_algo_ll, &rcclx_algo_ll };
         const rcclx_algo *bad[] = { &rcclx_algo_ll, &silent, &rcclx_algo_ll };
         const rcclx_algo *apart[] = { &rcclx_algo_ll, &silent, &rcclx_algo_ll128 };
@@ -204,7 +254,7 @@ TEST(empty_blocks_carry_no_news)
     };
     for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
         rcclx_plan p;
-        samples[i].algo->build(&p, &(rcclx_shape){ samples[i].kind, 4, 1, 0, 0 });
+        samples[i].algo->build(&p, &(rcclx_shape){ samples[i].kind, 4, 1, 0, 0, NULL });
         CHECK(rcclx_plan_owes_credit(&p, samples[i].count, 4) == samples[i].owes, "%s %s of %zu", samples[i].algo->name,
               rcclx_kind_word(samples[i].kind), samples[i].count);
         rcclx_plan_fini(&p);
@@ -215,7 +265,7 @@ TEST(slots_of_pushing_plans)
 {
     for (int n = 1; n <= 64; n++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
-            const rcclx_shape s = { (rcclx_kind)k, n, n - 1, 0, 0 };
+            const rcclx_shape s = { (rcclx_kind)k, n, n - 1, 0, 0, NULL };
             const rcclx_algo *const two = k == RCCLX_ALL_REDUCE ? &rcclx_algo_ll128_two : &rcclx_algo_ll128;
             const int want = k == RCCLX_ALL_REDUCE ? 2 * n : k == RCCLX_BROADCAST || k == RCCLX_SCATTER ? 1 : n;
             rcclx_plan p;
@@ -450,7 +500,7 @@ TEST(planted_faults_are_reported)
 {
     for (size_t i = 0; i < sizeof(planted) / sizeof(planted[0]); i++)
         CASE("reported: %s", planted[i].about) {
-            const rcclx_shape s = { planted[i].kind, 4, 0, 0, 0 };
+            const rcclx_shape s = { planted[i].kind, 4, 0, 0, 0, NULL };
             fault.base = planted[i].base;
             fault.rank = planted[i].rank;
             fault.spoil = planted[i].spoil;
@@ -478,7 +528,7 @@ static void shifted(rcclx_plan *p, const rcclx_shape *s)
 TEST(faults_that_show_in_place_only)
 {
     rcclx_algo a = rcclx_algo_direct;
-    const rcclx_shape s = { RCCLX_ALL_TO_ALL, 3, 0, 0, 0 };
+    const rcclx_shape s = { RCCLX_ALL_TO_ALL, 3, 0, 0, 0, NULL };
 
     a.build = shifted;
     a.flags &= ~(unsigned)RCCLX_NEEDS_APART;
@@ -556,7 +606,7 @@ TEST(every_spoilt_step_is_reported)
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++)
             for (int n = 3; n <= 5; n++) {
-                const rcclx_shape s = { (rcclx_kind)k, n, 0, 1, 0 };
+                const rcclx_shape s = { (rcclx_kind)k, n, 0, 1, 0, NULL };
                 for (fault.rank = 0; can(*a, &s) && fault.rank < n; fault.rank++)
                     spoil_plan(*a, &s);
             }
@@ -567,7 +617,7 @@ TEST(every_spoilt_step_is_reported)
 
 TEST(arguments_are_refused)
 {
-    rcclx_shape shapes[] = { { RCCLX_ALL_REDUCE, 65, 0, 0, 0 }, { RCCLX_ALL_REDUCE, 3, 0, 0, 0 } };
+    rcclx_shape shapes[] = { { RCCLX_ALL_REDUCE, 65, 0, 0, 0, NULL }, { RCCLX_ALL_REDUCE, 3, 0, 0, 0, NULL } };
     const rcclx_algo *algos[] = { &rcclx_algo_ring, &rcclx_algo_ring };
 
     CHECK(rcclx_plan_check(algos[0], shapes, 0, 1, why, sizeof(why)) == RCCLX_ARGUMENT, "65 ranks");
@@ -586,7 +636,7 @@ TEST(arguments_are_refused)
 
 TEST(failed_allocations_are_reported)
 {
-    const rcclx_shape s = { RCCLX_ALL_REDUCE, 3, 0, 0, 0 };
+    const rcclx_shape s = { RCCLX_ALL_REDUCE, 3, 0, 0, 0, NULL };
     const size_t held = rcclx_mem_held();
     int n = 0;
 

@@ -26,7 +26,7 @@ TEST(the_text_of_a_plan)
                        "  1 reduce  in@0[1]* in@1[1]* in@2[1]* -> out@1[1] out@2[1] out@0[1]    5.3 KiB\n"
                        "  2 signal  phase 1\n"
                        "  3 wait    all phase 1\n";
-    const char *got = show(&rcclx_algo_direct, (rcclx_shape){ RCCLX_ALL_REDUCE, 3, 1, 0, 0 }, 4096, false);
+    const char *got = show(&rcclx_algo_direct, (rcclx_shape){ RCCLX_ALL_REDUCE, 3, 1, 0, 0, NULL }, 4096, false);
     CHECK(!strcmp(got, want), "\n%s", got);
 }
 
@@ -37,17 +37,17 @@ static bool shown(const char *word)
 
 TEST(roots_ranges_and_lag_are_shown)
 {
-    show(&rcclx_algo_ring, (rcclx_shape){ RCCLX_BROADCAST, 4, 3, 2, 0 }, 1000, false);
+    show(&rcclx_algo_ring, (rcclx_shape){ RCCLX_BROADCAST, 4, 3, 2, 0, NULL }, 1000, false);
     CHECK(shown("root 2"), "\n%s", text);
     CHECK(shown("rank 2 phase 1\n"), "the of the chain waits for data\n%s", text);
     CHECK(shown("piece by piece through 4 slots a lane"), "\n%s", text);
-    show(&rcclx_algo_ring, (rcclx_shape){ RCCLX_BROADCAST, 4, 0, 2, 0 }, 1000, false);
+    show(&rcclx_algo_ring, (rcclx_shape){ RCCLX_BROADCAST, 4, 0, 2, 0, NULL }, 1000, false);
     CHECK(shown("rank 1 phase 1, of the lane's previous piece"), "\n%s", text);
-    show(&rcclx_algo_relay, (rcclx_shape){ RCCLX_ALL_REDUCE, 4, 0, 0, 0 }, 1000, false);
+    show(&rcclx_algo_relay, (rcclx_shape){ RCCLX_ALL_REDUCE, 4, 0, 0, 0, NULL }, 1000, false);
     CHECK(shown("all phase 4, of the lane's previous piece\n") && shown("all phase 4, after the lane's last piece\n"), "\n%s", text);
-    show(&rcclx_algo_relay, (rcclx_shape){ RCCLX_ALL_REDUCE, 4, 0, 0, 0 }, 1000, true);
+    show(&rcclx_algo_relay, (rcclx_shape){ RCCLX_ALL_REDUCE, 4, 0, 0, 0, NULL }, 1000, true);
     CHECK(shown("\"after_last\": true") || shown("\"after_last\":true"), "\n%s", text);
-    show(&rcclx_algo_slot, (rcclx_shape){ RCCLX_ALL_TO_ALL, 4, 0, 0, 0 }, 10, false);
+    show(&rcclx_algo_slot, (rcclx_shape){ RCCLX_ALL_TO_ALL, 4, 0, 0, 0, NULL }, 10, false);
     CHECK(shown("in@0[0..3]* -> ll@0[0..3]"), "\n%s", text);
     CHECK(shown("160 B"), "\n%s", text);
 }
@@ -60,9 +60,9 @@ TEST(pushed_slots_are_shown)
                        "  2 reduce  ll@1[0]* in@1[1]* ll@1[2]* -> out@1[1] ll@2[4] ll@0[4]      5.3 KiB\n"
                        "  3 copy    ll@1[5] -> out@1[2]                                         5.3 KiB\n"
                        "  4 copy    ll@1[3] -> out@1[0]                                         5.4 KiB\n";
-    const char *got = show(&rcclx_algo_ll_two, (rcclx_shape){ RCCLX_ALL_REDUCE, 3, 1, 0, 0 }, 4096, false);
+    const char *got = show(&rcclx_algo_ll_two, (rcclx_shape){ RCCLX_ALL_REDUCE, 3, 1, 0, 0, NULL }, 4096, false);
     CHECK(!strcmp(got, want), "\n%s", got);
-    show(&rcclx_algo_ll128, (rcclx_shape){ RCCLX_REDUCE_TO, 3, 1, 0, 0 }, 8, false);
+    show(&rcclx_algo_ll128, (rcclx_shape){ RCCLX_REDUCE_TO, 3, 1, 0, 0, NULL }, 8, false);
     CHECK(shown("into 3 slots a rank; the next operation waits for its headers") && shown("-> ll128@0[1]"), "\n%s", text);
 }
 
@@ -98,7 +98,7 @@ TEST(every_plan_prints)
 {
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
-            const rcclx_shape s = { (rcclx_kind)k, 4, 1, 2, 0 };
+            const rcclx_shape s = { (rcclx_kind)k, 4, 1, 2, 0, NULL };
             if (!((*a)->kinds >> k & 1))
                 continue;
             const char *json = show(*a, s, 12345, true);
@@ -129,7 +129,7 @@ TEST(every_plan_is_drawn)
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++)
             for (int n = 1; n <= 8; n++) {
-                rcclx_shape s = { (rcclx_kind)k, n, 0, n - 1, 0 };
+                rcclx_shape s = { (rcclx_kind)k, n, 0, n - 1, 0, NULL };
                 if (!((*a)->kinds >> k & 1) || ((*a)->can && !(*a)->can(&s)))
                     continue;
                 FILE *f = fmemopen(text, sizeof(text), "w");
@@ -154,7 +154,7 @@ TEST(every_plan_is_drawn)
 
 TEST(failed_allocations_are_reported)
 {
-    const rcclx_shape s = { RCCLX_ALL_REDUCE, 5, 0, 0, 0 };
+    const rcclx_shape s = { RCCLX_ALL_REDUCE, 5, 0, 0, 0, NULL };
     FILE *f = fopen("/dev/null", "w");
     const size_t held = rcclx_mem_held();
     int n = 0;
