@@ -53,8 +53,8 @@ static const char *why_not(const rcclx_algo *a, const rcclx_shape *s, unsigned f
     if (flags & RCCLX_NEEDS_APART && kind & (KIND(RCCLX_ALL_TO_ALL) | KIND(RCCLX_ALL_TO_ALLV)) &&
         !(facts & RCCLX_FACT_APART))
         return "input and output overlap";
-    if (facts & RCCLX_FACT_WIDE_AVG && rcclx_kind_reduces(s->kind) && !(flags & RCCLX_HAS_ORDER))
-        return "integer average needs one rounding";
+    if (facts & RCCLX_FACT_ONE_ROUND && rcclx_kind_reduces(s->kind) && !(flags & RCCLX_HAS_ORDER))
+        return "partial results in this type lose too much";
     return NULL;
 }
 

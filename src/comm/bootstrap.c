@@ -186,6 +186,9 @@ static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout
     rcclx_address a;
     char name[40], text[80] = "a Unix socket";
 
+    if (!here && !f->has_tcp)
+        return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d: this unique id was made on another machine, where no network interface was up (or "
+                          "NCCL_SOCKET_IFNAME, RCCLX_BOOTSTRAP left none), so that no rank of this one can go there", rank);
     rcclx_id_socket_name(f->token, name, sizeof(name));
     if (f->has_tcp) {
         rcclx_id_address(f, &a);
@@ -288,7 +291,7 @@ static rcclx_status meet_once(const rcclx_id_fields *f, int nranks, int team, co
                               const _Atomic uint32_t *aborted, rcclx_meeting *m)
 {
     rcclx_welcome w;
-    int fd, handles[1 + RCCLX_MAX_RANKS], nhandles = 0;
+    int fd = -1, handles[1 + RCCLX_MAX_RANKS], nhandles = 0;
 
     RCCLX_TRY(find_root(f, me->rank, timeout, aborted, &fd));
     rcclx_hello h = { .magic = RCCLX_HELLO_MAGIC, .token = { f->token[0], f->token[1] },

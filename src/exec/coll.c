@@ -396,6 +396,18 @@ static rcclx_status read_tables(rcclx_runner *run)
     return RCCLX_OK;
 }
 
+/* An integer average is exact only if it is rounded at the end. Short floats would be rounded once a machine, and overflow
+ * on the way to a sum or average that does not; who asks for an algorithm by name may have that. */
+static bool rounds_once(const rcclx_runner *run)
+{
+    const rcclx_op *op = &run->task->op;
+    const bool narrow = op->type == RCCLX_F16 || op->type == RCCLX_BF16 || op->type == RCCLX_F8E4M3 || op->type == RCCLX_F8E5M2;
+
+    if (op->op == RCCLX_AVG && op->type <= RCCLX_U64)
+        return true;
+    return narrow && run->team->mirror && !run->team->algo[0] && op->op != RCCLX_MIN && op->op != RCCLX_MAX;
+}
+
 static rcclx_status open_and_choose(rcclx_runner *run)
 {
     rcclx_team *t = run->team;
@@ -411,12 +423,11 @@ static rcclx_status open_and_choose(rcclx_runner *run)
     }
     if (op->kind == RCCLX_ALL_TO_ALLV)
         RCCLX_TRY(read_tables(run));
-    const bool wide = op->op == RCCLX_AVG && op->type <= RCCLX_U64;
     const bool together = !t->mirror; /* far buffers are reached by nobody */
     const unsigned facts = (one || (together && all & RCCLX_HDR_IN_ARENA) ? RCCLX_FACT_IN_MAPPED : 0) |
                            (one || (together && all & RCCLX_HDR_OUT_ARENA) ? RCCLX_FACT_OUT_MAPPED : 0) |
                            ((together && t->cma) || one ? RCCLX_FACT_CMA : 0) | (any & RCCLX_HDR_OVERLAP ? 0 : RCCLX_FACT_APART) |
-                           (wide ? RCCLX_FACT_WIDE_AVG : 0);
+                           (rounds_once(run) ? RCCLX_FACT_ONE_ROUND : 0);
     const size_t nbytes = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count * v->size;
     const rcclx_plan *plan = op->codec ? rcclx_pick_coded(run->pick, op->kind, op->root)
                                        : rcclx_pick_plan(run->pick, op->kind, op->root, nbytes, facts,

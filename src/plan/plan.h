@@ -243,7 +243,7 @@ enum {
     RCCLX_FACT_OUT_MAPPED = 1 << 1, /* every OUT that is written likewise */
     RCCLX_FACT_CMA        = 1 << 2, /* the kernel lets every rank read and write every rank's memory */
     RCCLX_FACT_APART      = 1 << 3, /* IN and OUT are apart on every rank */
-    RCCLX_FACT_WIDE_AVG   = 1 << 4, /* integer average: only algorithms with HAS_ORDER are exact */
+    RCCLX_FACT_ONE_ROUND  = 1 << 4, /* partial results in the type would lose too much: only algorithms with HAS_ORDER */
     RCCLX_FACT_GPU        = 1 << 5, /* GPUs run the plan: DEVICE_ONLY algorithms may, too */
 };
 

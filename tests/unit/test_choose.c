@@ -88,8 +88,8 @@ TEST(facts_decide_what_fits)
     CHECK(rcclx_algo_fits(&rcclx_algo_direct, &g, RCCLX_FACT_IN_MAPPED, false), "all-gather only reads");
     CHECK(!rcclx_algo_fits(&rcclx_algo_direct, &t, RCCLX_FACT_CMA, false), "all-to-all in place");
     CHECK(rcclx_algo_fits(&rcclx_algo_direct, &t, RCCLX_FACT_CMA | RCCLX_FACT_APART, false), "all-to-all apart");
-    CHECK(!rcclx_algo_fits(&rcclx_algo_ring, &s, RCCLX_FACT_WIDE_AVG, false), "rounds more than once");
-    CHECK(rcclx_algo_fits(&rcclx_algo_ring, &g, RCCLX_FACT_WIDE_AVG, false), "rounds nothing");
+    CHECK(!rcclx_algo_fits(&rcclx_algo_ring, &s, RCCLX_FACT_ONE_ROUND, false), "rounds more than once");
+    CHECK(rcclx_algo_fits(&rcclx_algo_ring, &g, RCCLX_FACT_ONE_ROUND, false), "rounds nothing");
     CHECK(!rcclx_algo_fits(&rcclx_algo_ring, &t, MAPPED, true), "no ring all-to-all");
     const rcclx_shape rs6 = shape(RCCLX_REDUCE_SCATTER, 6), rs8 = shape(RCCLX_REDUCE_SCATTER, 8);
     CHECK(!rcclx_algo_fits(&rcclx_algo_doubling, &rs6, 0, false), "halves of 6");
@@ -158,7 +158,7 @@ TEST(staged_fits_everything)
     for (int k = 0; k < RCCLX_COLL_COUNT; k++)
         for (int n = 1; n <= 64; n++) {
             const rcclx_shape s = shape((rcclx_kind)k, n);
-            CHECK(rcclx_algo_fits(&rcclx_algo_staged, &s, RCCLX_FACT_WIDE_AVG, false), "%d of %d", k, n);
+            CHECK(rcclx_algo_fits(&rcclx_algo_staged, &s, RCCLX_FACT_ONE_ROUND, false), "%d of %d", k, n);
         }
 }
 
