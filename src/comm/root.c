@@ -226,32 +226,46 @@ static bool take_card(const root *r, int rank, rcclx_card *card)
            card->naddress <= sizeof(card->address);
 }
 
-/* The ranks are on several machines: gather their cards, and hand all of them to all. */
+/* What is wrong with a rank's card, as the deck's status and text. */
+static void judge(const root *r, int rank, bool here, rcclx_deck *d)
+{
+    rcclx_card *c = &d->card[rank];
+    const size_t n = sizeof(d->text);
+
+    c->text[sizeof(c->text) - 1] = c->network[sizeof(c->network) - 1] = 0;
+    if (!here) {
+        d->status = RCCLX_PEER_LOST;
+        snprintf(d->text, n, "rank %d (pid %d) did not say how its network finds it: it has ended, or its machine's ranks do not come "
+                 "together", rank, r->guests[r->of_rank[rank] - 1].hello.me.pid);
+    } else if (c->status != RCCLX_OK) {
+        d->status = c->status;
+        snprintf(d->text, n, "%s", c->text);
+    } else if (strcmp(c->network, d->card[0].network)) {
+        d->status = RCCLX_USAGE;
+        snprintf(d->text, n, "rank 0 uses network %s and rank %d %s; set NCCL_NET alike", d->card[0].network, rank, c->network);
+    }
+}
+
+/* The ranks are on several machines: gather their cards, all of them (what is left unread when a connection is closed
+ * takes the answer with it), and hand them to all. */
 static void swap_cards(const root *r)
 {
     rcclx_deck *d = RCCLX_NEW(rcclx_deck);
-    const int n = (int)sizeof(d->text);
 
     if (!d)
         return; /* the connections close, which says enough */
     d->magic = RCCLX_HELLO_MAGIC;
     d->nranks = r->nranks;
-    for (int i = 0; i < r->nranks && d->status == RCCLX_OK; i++) {
-        rcclx_card *c = &d->card[i];
-        const bool here = take_card(r, i, c);
-        c->text[sizeof(c->text) - 1] = c->network[sizeof(c->network) - 1] = 0;
-        d->status = here ? c->status : RCCLX_PEER_LOST;
-        if (!here)
-            snprintf(d->text, (size_t)n, "rank %d (pid %d) did not say how its network finds it: it has ended, or its machine's ranks "
-                     "do not come together", i, r->guests[r->of_rank[i] - 1].hello.me.pid);
-        else if (c->status != RCCLX_OK)
-            snprintf(d->text, (size_t)n, "%s", c->text);
-        else if (strcmp(c->network, d->card[0].network))
-            snprintf(d->text, (size_t)n, "rank 0 uses network %s and rank %d %s; set NCCL_NET alike", d->card[0].network, i, c->network),
-                d->status = RCCLX_USAGE;
+    for (int i = 0; i < r->nranks; i++) {
+        const bool here = take_card(r, i, &d->card[i]);
+        if (d->status == RCCLX_OK)
+            judge(r, i, here, d);
     }
-    for (int i = 0; i < r->nranks; i++)
-        rcclx_send_all(r->guests[r->of_rank[i] - 1].fd, d, sizeof(*d), NULL, 0, SEND_MS);
+    /* the ranks of this process come last: its end would be the end of the root */
+    for (int own = 0; own < 2; own++)
+        for (int i = 0; i < r->nranks; i++)
+            if ((r->guests[r->of_rank[i] - 1].hello.me.pid == (int32_t)getpid()) == own)
+                rcclx_send_all(r->guests[r->of_rank[i] - 1].fd, d, sizeof(*d), NULL, 0, SEND_MS);
     rcclx_mem_free(d);
 }
 

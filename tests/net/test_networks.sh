@@ -1,0 +1,137 @@
+#!/bin/bash
+# Machines that only a network joins: namespaces and virtual cables (scripts/machines).
+# Every collective on several shapes of them, with results checked; then what goes wrong.
+set -u
+echo "# timeout 600"
+. "$(dirname "$0")/tap.inc"
+net=rcclx$$
+machines=$(dirname "$0")/../../scripts/machines
+trap '"$machines" down "$net" 2>/dev/null; rm -rf "$folder"' EXIT
+have_ucx || skip_all "no libucp.so.0 here, by which machines are joined"
+"$machines" up "$net" 4 10gbit 2>"$folder/why" || skip_all "$(cat "$folder/why")"
+export RCCLX_INIT_TIMEOUT=40
+port=21000
+
+# start MACHINES COMMAND...: a rank a machine named in the list "0 0 1 1"; out.R and code.R are kept.
+start() {
+    local where=($1) r
+    shift
+    port=$((port + 7))
+    rm -f "$folder"/out.* "$folder"/code.*
+    for r in "${!where[@]}"; do
+        (
+            RANK=$r WORLD_SIZE=${#where[@]} LOCAL_RANK=$r MASTER_ADDR=10.77.0.1 MASTER_PORT=$port \
+                "$machines" on "$net" "${where[r]}" env ${settings[$r]:-} "$@" >"$folder/out.$r" 2>&1
+            echo $? >"$folder/code.$r"
+        ) &
+    done
+}
+
+# all CODE: every rank ends with it, within a minute.
+all() {
+    wait
+    cat "$folder"/out.*
+    [ "$(cat "$folder"/code.* | sort -u | tr '\n' ' ')" = "$1 " ] || { echo "exit codes: $(cat "$folder"/code.* | tr '\n' ' ')"; return 1; }
+}
+
+right() { # MACHINES COLLECTIVE
+    settings=()
+    start "$1" timeout 60 "$build/bin/rcclx" perf "$2" --device host -b 64 -e 256K -f 16 --iters 2 -w 1
+    all 0 && grep -q "Out of bounds values : 0 OK" "$folder/out.0"
+}
+
+for shape in "0 0 0 0 1 1 1 1" "0 0 1 1 2 2 3 3" "0 0 0 1 1 1 1 1" "0 1 2 3" "0 1 0 1 1"; do
+    for collective in all_reduce all_gather reduce_scatter alltoall alltoallv broadcast reduce gather scatter sendrecv; do
+        [ -n "${RCCLX_TEST_LONG:-}" ] || [ "$shape" = "0 0 0 1 1 1 1 1" ] || [ $collective = all_reduce ] || [ $collective = sendrecv ] || continue
+        is "$collective, machines $shape" right "$shape" $collective
+    done
+done
+
+# told PATTERN RANKS...: they end with an error that says so.
+told() {
+    local pattern=$1 r
+    shift
+    wait
+    for r in "$@"; do
+        cat "$folder/out.$r"
+        [ "$(cat "$folder/code.$r")" != 0 ] && grep -qE "$pattern" "$folder/out.$r" || { echo "rank $r does not say: $pattern"; return 1; }
+    done
+}
+
+sweep() {
+    start "$1" timeout 60 "$build/bin/rcclx" perf all_reduce --device host -b 1M -e 1M --iters 100000 -w 1 -c 0
+}
+
+running() { # until the first row's header is there, and a moment more
+    for _ in $(seq 100); do
+        grep -q "busbw" "$folder/out.0" && break
+        sleep 0.1
+    done
+    sleep 0.5
+}
+
+killed() {
+    settings=()
+    sweep "0 0 1 1"
+    running
+    kill_rank 3
+    told "rank 3 .*(has ended|out of reach)|rank 3 failed" 0 1 2
+}
+
+# The rcclx process of a rank, wherever wrappers stand between.
+kill_rank() {
+    local p
+    for p in $(pgrep -f "rcclx perf"); do
+        tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx "RANK=$1" &&
+            tr '\0' '\n' <"/proc/$p/environ" | grep -qx "MASTER_PORT=$port" && kill -KILL "$p" 2>/dev/null
+    done
+}
+
+cut_off() {
+    settings=([0]="RCCLX_TIMEOUT=4" [1]="RCCLX_TIMEOUT=4" [2]="RCCLX_TIMEOUT=4" [3]="RCCLX_TIMEOUT=4")
+    sweep "0 0 1 1"
+    running
+    ip -n "$net-1" link set eth0 down
+    told "rank [0-3]" 0 1 2 3
+    local ok=$?
+    ip -n "$net-1" link set eth0 up
+    return $ok
+}
+
+wrong_interface() {
+    settings=([2]="NCCL_SOCKET_IFNAME=eth7")
+    start "0 0 1 1" timeout 60 "$build/bin/rcclx" perf all_reduce --device host -b 8 -e 8
+    told "NCCL_SOCKET_IFNAME is 'eth7'.*eth0" 0 1 2 3
+}
+
+unknown_network() {
+    settings=([0]="NCCL_NET=carrier" [1]="NCCL_NET=carrier")
+    start "0 1" timeout 60 "$build/bin/rcclx" perf all_reduce --device host -b 8 -e 8
+    told "NCCL_NET is 'carrier'.*UCX, Socket, IB" 0 1
+}
+
+unlike_networks() {
+    settings=([0]="NCCL_NET=Socket")
+    start "0 1" timeout 60 "$build/bin/rcclx" perf all_reduce --device host -b 8 -e 8
+    told "rank 0 uses network Socket and rank 1 UCX" 0 1
+}
+
+late() {
+    settings=([0]="RCCLX_INIT_TIMEOUT=2" [1]="RCCLX_INIT_TIMEOUT=2")
+    port=$((port + 7))
+    RANK=0 WORLD_SIZE=3 LOCAL_RANK=0 MASTER_ADDR=10.77.0.1 MASTER_PORT=$port "$machines" on "$net" 0 \
+        env RCCLX_INIT_TIMEOUT=2 timeout 30 "$build/bin/rcclx" perf all_reduce --device host -b 8 -e 8 >"$folder/out.0" 2>&1 &
+    RANK=1 WORLD_SIZE=3 LOCAL_RANK=0 MASTER_ADDR=10.77.0.1 MASTER_PORT=$port "$machines" on "$net" 1 \
+        env RCCLX_INIT_TIMEOUT=2 timeout 30 "$build/bin/rcclx" perf all_reduce --device host -b 8 -e 8 >"$folder/out.1" 2>&1 &
+    wait
+    cat "$folder/out.0" "$folder/out.1"
+    grep -q "missing: rank 2" "$folder/out.0" && grep -q "missing: rank 2" "$folder/out.1"
+}
+
+is "a killed rank is named on all machines" killed
+is "a machine that is cut off: every rank gets an error within its deadline" cut_off
+is "a wrong interface on one rank is told to all" wrong_interface
+is "an unknown network is told, with those there are" unknown_network
+is "unlike networks are told" unlike_networks
+is "a rank that does not come is named" late
+end
