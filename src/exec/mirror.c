@@ -176,7 +176,7 @@ void rcclx_mirror_count(rcclx_team *t, int to, const _Atomic uint64_t *counter, 
 void rcclx_mirror_tell(rcclx_team *t)
 {
     const rcclx_ident *me = &t->area[t->rank]->ident;
-    const char *from = (const char *)&me->pid, *to = (const char *)(me + 1);
+    const char *from = (const char *)&me->pid, *to = (const char *)&me->path; /* what follows changes all the time */
     const rcclx_mark m = { .value = atomic_load(&me->state), .offset = (uint32_t)offsetof(rcclx_area, ident.state), .width = 4 };
 
     if (t->mirror && t->mirror->threaded)
