@@ -5,6 +5,7 @@
 #   make test             build and run all tests (K=word: those whose name holds it)
 #   make test SAN=thread  the same under sanitizers (or SAN=address,undefined)
 #   make gpu-test         on a machine with GPUs: build their kernels, run the tests that need them
+#   make test-net         on machines that only a network joins (namespaces; as root)
 #   make bench            beside Open MPI and MPICH, table and plot
 #   make accuracy         how exact sums in low precision are: tables and plot, in docs/numerics.md too
 #   make install PREFIX=/usr/local
@@ -56,7 +57,7 @@ export UCX_MEM_MMAP_HOOK_MODE ?= none
 export TSAN_OPTIONS  ?= second_deadlock_stack=1:exitcode=66:allocator_may_return_null=1
 endif
 
-.PHONY: all build demo test gpu-test bench accuracy install lint clean
+.PHONY: all build demo test test-net gpu-test bench accuracy install lint clean
 .DEFAULT_GOAL := all
 
 all: build
@@ -76,6 +77,12 @@ test:
 	@cmake --build $(BUILD) --target all tests
 	@grep -E '$(PATTERN)' $(BUILD)/tests.txt | grep -vE '/($(or $(ONE_THREAD),no_such_test))$$' > $(BUILD)/selected.txt || true
 	@$(HOST) $(RUN) $(SCRIPTS) @$(BUILD)/selected.txt
+
+test-net:
+	@scripts/setup build test
+	@$(CONFIGURE) -DRCCLX_WERROR=ON >/dev/null
+	@cmake --build $(BUILD) --target all tests
+	@RCCLX_TEST_LONG=1 $(HOST) $(RUN) tests/net
 
 gpu-test:
 	@scripts/setup build test gpu
