@@ -162,9 +162,8 @@ static void send_header(const rcclx_runner *run, const rcclx_header *h)
     for (int r = 0; run->task->op.kind == RCCLX_ALL_TO_ALLV && r < t->nranks; r++)
         if (rcclx_is_far(t, r))
             rcclx_mirror_push(t, r, a->table[run->seq & 1][r], sizeof(a->table[0][0]), NULL, 0);
-    if (h->flags & RCCLX_HDR_DATA)
-        rcclx_mirror_push(t, RCCLX_ALL, a->slot[run->seq % RCCLX_NSLOTS], run->in_bytes, NULL, 0);
-    rcclx_mirror_push(t, RCCLX_ALL, &h->sig, sizeof(*h) - offsetof(rcclx_header, sig), marks, 3);
+    rcclx_mirror_push_both(t, RCCLX_ALL, a->slot[run->seq % RCCLX_NSLOTS], h->flags & RCCLX_HDR_DATA ? run->in_bytes : 0, &h->sig,
+                           sizeof(*h) - offsetof(rcclx_header, sig), marks, 3);
 }
 
 /* quick: the header's cache line may hold the data itself. */

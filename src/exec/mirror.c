@@ -64,7 +64,8 @@ static bool sane(const rcclx_team *t, const rcclx_frame *f, size_t nbytes)
     const size_t size = f->what == OF_AREA ? t->segment.area_bytes : sizeof(rcclx_agreed);
 
     if (f->from >= (uint32_t)t->nranks || !t->mirror->far[f->from] || f->nmarks > RCCLX_FRAME_MARKS || f->what > DECISIONS ||
-        f->offset > size || nbytes > size - f->offset)
+        f->offset > size || nbytes > size - f->offset || f->ninside > RCCLX_FRAME_INSIDE ||
+        f->inside_offset > t->segment.area_bytes - f->ninside)
         return false;
     for (int i = 0; i < f->nmarks; i++) {
         const rcclx_mark *m = &f->mark[i];
@@ -117,6 +118,7 @@ static void came(void *owner, const rcclx_frame *f)
     far_rank *from = t->mirror->far[f->from];
     landed *l = &from->window[f->seq % WINDOW];
 
+    memcpy((char *)from->area + f->inside_offset, f->inside, f->ninside);
     l->here = true;
     l->nmarks = f->nmarks;
     memcpy(l->mark, f->mark, sizeof(l->mark));
@@ -155,14 +157,33 @@ static void push(rcclx_team *t, int to, rcclx_frame *f, const void *data, size_t
     pthread_mutex_unlock(&m->lock);
 }
 
+static void describe(const rcclx_team *t, rcclx_frame *f, const void *data, size_t nbytes, const rcclx_mark *marks, int nmarks)
+{
+    f->what = OF_AREA;
+    f->ninside = f->inside_offset = 0;
+    f->offset = nbytes ? (uint64_t)((const char *)data - (const char *)t->area[t->rank]) : 0;
+    f->nmarks = (uint16_t)nmarks;
+    for (int i = 0; i < nmarks; i++)
+        f->mark[i] = marks[i];
+}
+
 void rcclx_mirror_push(rcclx_team *t, int to, const void *data, size_t nbytes, const rcclx_mark *marks, int nmarks)
 {
-    rcclx_frame f = { .nmarks = (uint16_t)nmarks };
+    rcclx_frame f;
 
-    if (nbytes)
-        f.offset = (uint64_t)((const char *)data - (const char *)t->area[t->rank]);
-    for (int i = 0; i < nmarks; i++)
-        f.mark[i] = marks[i];
+    describe(t, &f, data, nbytes, marks, nmarks);
+    push(t, to, &f, data, nbytes);
+}
+
+void rcclx_mirror_push_both(rcclx_team *t, int to, const void *data, size_t nbytes, const void *inside, size_t ninside,
+                            const rcclx_mark *marks, int nmarks)
+{
+    rcclx_frame f;
+
+    describe(t, &f, data, nbytes, marks, nmarks);
+    f.inside_offset = (uint32_t)((const char *)inside - (const char *)t->area[t->rank]);
+    f.ninside = (uint32_t)ninside;
+    memcpy(f.inside, inside, ninside);
     push(t, to, &f, data, nbytes);
 }
 

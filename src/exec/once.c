@@ -76,8 +76,8 @@ static void do_step(rcclx_runner *run, const rcclx_plan *p, const rcclx_step *s,
 
 int rcclx_runner_once(rcclx_runner *run, const rcclx_plan *p)
 {
-    /* where this thread has more to do, or ranks share cores, others must get their turn */
-    const bool alone = !run->task->grouped && !run->team->crowded;
+    /* where this thread has more to do, or ranks share cores, others must get their turn; a network must be polled */
+    const bool alone = !run->task->grouped && !run->team->crowded && !run->team->mirror;
     const int here = await_all(&run->view, p, alone ? POLLS : 0);
 
     if (here != 1)

@@ -25,7 +25,7 @@ typedef struct {
     uint32_t offset, width; /* in the area; 4 or 8 bytes */
 } rcclx_mark;
 
-enum { RCCLX_FRAME_MARKS = 3, RCCLX_NET_ADDRESS = 1024 };
+enum { RCCLX_FRAME_MARKS = 3, RCCLX_FRAME_INSIDE = 64, RCCLX_NET_ADDRESS = 1024 };
 
 typedef struct {
     uint64_t   seq;     /* of this pair, from 1 on */
@@ -34,7 +34,14 @@ typedef struct {
     uint16_t   nmarks;
     uint16_t   what;    /* 0: of the area; 1: rank 0's decisions */
     rcclx_mark mark[RCCLX_FRAME_MARKS];
+    uint32_t   inside_offset, ninside; /* further bytes of the area, in the frame itself; what is not used is not sent */
+    unsigned char inside[RCCLX_FRAME_INSIDE];
 } rcclx_frame;
+
+static inline size_t rcclx_frame_bytes(const rcclx_frame *f)
+{
+    return offsetof(rcclx_frame, inside) + f->ninside;
+}
 
 typedef struct {
     void *owner;

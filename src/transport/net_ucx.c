@@ -268,7 +268,7 @@ static signed char fetch(end *e, const rcclx_frame *frame, void *data, size_t nb
 
     if (!f)
         return UCX_OK; /* dropped: the peers' deadlines will say so */
-    f->frame = *frame;
+    memcpy(&f->frame, frame, rcclx_frame_bytes(frame));
     const ucx_request p = { .mask = UCX_OP_CALLBACK | UCX_OP_USER_DATA, .cb.recv_am = on_fetched, .user_data = f };
     void *r = e->u->ucp_am_recv_data_nbx(e->worker, data, to, nbytes, &p);
     if (!r)
@@ -283,9 +283,11 @@ static signed char arrived(void *arg, const void *header, size_t nheader, void *
     end *e = arg;
     rcclx_frame frame;
 
-    if (nheader != sizeof(frame))
+    if (nheader < offsetof(rcclx_frame, inside) || nheader > sizeof(frame))
         return UCX_OK;
-    memcpy(&frame, header, sizeof(frame));
+    memcpy(&frame, header, nheader);
+    if (frame.ninside != nheader - offsetof(rcclx_frame, inside))
+        return UCX_OK;
     void *to = e->owner.place(e->owner.owner, &frame, nbytes);
     if (!to)
         return UCX_OK;
@@ -371,9 +373,9 @@ static void send_frame(void *p, int rank, const rcclx_frame *frame, const void *
             lose(l, -4 /* no memory */);
         return;
     }
-    f->frame = *frame;
+    memcpy(&f->frame, frame, rcclx_frame_bytes(frame));
     const ucx_request q = { .mask = UCX_OP_CALLBACK | UCX_OP_USER_DATA, .cb.send = on_sent, .user_data = f };
-    void *r = e->u->ucp_am_send_nbx(l->ep, AM_ID, &f->frame, sizeof(f->frame), data, nbytes, &q);
+    void *r = e->u->ucp_am_send_nbx(l->ep, AM_ID, &f->frame, rcclx_frame_bytes(frame), data, nbytes, &q);
     if (r && !is_error(r)) {
         e->flying++;
         return;
