@@ -76,7 +76,7 @@ static void nap(int ms)
     nanosleep(&t, NULL);
 }
 
-static rcclx_status open_root(rcclx_id_fields *f)
+static rcclx_status open_root(rcclx_id_fields *f, double patience)
 {
     const int way = f->late == RCCLX_ID_HERE ? UNIX_ONLY : (int)rcclx_option_int(RCCLX_OPT_BOOTSTRAP);
     int tcp = -1, local = -1;
@@ -91,7 +91,7 @@ static rcclx_status open_root(rcclx_id_fields *f)
         else
             s = rcclx_interface_pick(&a);
         if (s == RCCLX_OK)
-            s = rcclx_listen_tcp(&a, &tcp);
+            s = rcclx_listen_tcp(&a, patience, &tcp);
         if (s == RCCLX_OK)
             keep_address(f, &a);
         if (s == RCCLX_AGAIN && way != TCP_ONLY)
@@ -101,7 +101,7 @@ static rcclx_status open_root(rcclx_id_fields *f)
     }
     if (s == RCCLX_OK && way != TCP_ONLY) {
         rcclx_id_socket_name(f->token, name, sizeof(name));
-        s = rcclx_listen_unix(name, &local);
+        s = rcclx_listen_unix(name, patience, &local);
     }
     if (s != RCCLX_OK) {
         if (tcp >= 0)
@@ -119,7 +119,7 @@ rcclx_status rcclx_unique_id_create(rcclx_unique_id *id)
     if (*at)
         return rcclx_unique_id_at(id, at, at); /* rank 0 opens the root when it comes */
     rcclx_random(f.token, sizeof(f.token));
-    RCCLX_TRY(open_root(&f));
+    RCCLX_TRY(open_root(&f, 0));
     write_id(id, &f);
     return RCCLX_OK;
 }
@@ -150,19 +150,12 @@ rcclx_status rcclx_unique_id_at(rcclx_unique_id *id, const char *host_port, cons
 
 rcclx_status rcclx_unique_id_serve(const rcclx_unique_id *id)
 {
-    const uint64_t begin = rcclx_clock_ns();
     rcclx_id_fields f;
 
     memcpy(&f, id->bytes, sizeof(f));
     if (f.magic != RCCLX_ID_MAGIC)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "the unique id was not made by ncclGetUniqueId of this library");
-    /* the root of an earlier communicator at the same place may just be leaving */
-    rcclx_status s = open_root(&f);
-    while (s == RCCLX_SYSTEM && rcclx_clock_ns() - begin < 3000000000u) {
-        nap(5);
-        s = open_root(&f);
-    }
-    return s;
+    return open_root(&f, 3);
 }
 
 /* --- going there ------------------------------------------------------------------ */

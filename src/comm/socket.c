@@ -1,6 +1,7 @@
 /* Sockets for the bootstrap: a few hundred bytes a rank, once. */
 #include "comm/socket.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/option.h"
 
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_FDS = 128 };
@@ -76,17 +78,34 @@ static rcclx_status port_range(int *first, int *last)
     return RCCLX_OK;
 }
 
-rcclx_status rcclx_listen_tcp(rcclx_address *a, int *out)
+/* Taken, but not for long: the root of an earlier communicator at the same place may just be leaving. */
+static bool try_again(int e, uint64_t deadline)
+{
+    const struct timespec nap = { 0, 5000000 };
+
+    if (e != EADDRINUSE || rcclx_clock_ns() >= deadline)
+        return false;
+    nanosleep(&nap, NULL);
+    return true;
+}
+
+static uint64_t after(double seconds)
+{
+    return rcclx_clock_ns() + (uint64_t)(seconds * 1e9);
+}
+
+rcclx_status rcclx_listen_tcp(rcclx_address *a, double patience, int *out)
 {
     in_port_t *port = a->any.sa_family == AF_INET ? &a->v4.sin_port : &a->v6.sin6_port;
     int first, last, e = 0;
+    const uint64_t deadline = after(patience);
     const int one = 1;
     char text[80];
 
     RCCLX_TRY(port_range(&first, &last));
     if (*port)
         first = last = ntohs(*port);
-    for (int p = first; p <= last; p++) {
+    for (int p = first; p <= last; p = p == last && try_again(e, deadline) ? first : p + 1) {
         const int fd = make(a->any.sa_family);
         socklen_t size = sizeof(a->room);
         *port = htons((uint16_t)p);
@@ -113,15 +132,19 @@ static socklen_t unix_name(struct sockaddr_un *u, const char *name)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 }
 
-rcclx_status rcclx_listen_unix(const char *name, int *out)
+rcclx_status rcclx_listen_unix(const char *name, double patience, int *out)
 {
+    const uint64_t deadline = after(patience);
     struct sockaddr_un u;
     const socklen_t size = unix_name(&u, name);
     const int fd = make(AF_UNIX);
 
     if (fd < 0)
         return RCCLX_FAIL_ERRNO("a Unix socket for the bootstrap");
-    if (bind(fd, (struct sockaddr *)&u, size) || listen(fd, 512)) {
+    int bad;
+    while ((bad = bind(fd, (struct sockaddr *)&u, size)) && try_again(errno, deadline))
+        ;
+    if (bad || listen(fd, 512)) {
         const int e = errno;
         close(fd);
         return RCCLX_FAIL(RCCLX_SYSTEM, "the bootstrap cannot listen at the Unix socket @%s: %s", name, strerror(e));

@@ -32,8 +32,9 @@ rcclx_status rcclx_address_parse(rcclx_address *a, const char *host_port);
 
 /* Listening sockets, non-blocking, closed on exec. listen_tcp takes a port of
  * RCCLX_PORT_RANGE if *a has none, and writes the one it got back. */
-rcclx_status rcclx_listen_tcp(rcclx_address *a, int *fd);
-rcclx_status rcclx_listen_unix(const char *name, int *fd); /* abstract: no file */
+/* An address in use is tried again for `patience` seconds. */
+rcclx_status rcclx_listen_tcp(rcclx_address *a, double patience, int *fd);
+rcclx_status rcclx_listen_unix(const char *name, double patience, int *fd); /* abstract: no file */
 
 /* A connected socket, or -1 with errno. */
 int rcclx_connect_tcp(const rcclx_address *a, int timeout_ms);
