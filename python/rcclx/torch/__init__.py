@@ -26,7 +26,8 @@ _version = tuple(int(n) for n in _torch.__version__.split("+")[0].split(".")[:2]
 if _version < OLDEST:
     raise ImportError(f"rcclx.torch: PyTorch {_torch.__version__} is too old, {'.'.join(map(str, OLDEST))} is needed; upgrade it")
 
-from .._autoload import register
+from _rcclx_autoload import register
+
 from ._backend import Options, ProcessGroup, create
 from ._errors import (DeviceError, InternalError, InvalidArgument, InvalidUsage, RemoteError, SystemFailure, Timeout)
 

@@ -192,7 +192,7 @@ class ProcessGroup(dist.ProcessGroup):
         """The lane of the tensor's device."""
         self._calls += 1
         lane = self._lanes.get(tensor.device.type)
-        if lane is None or lane.comm._handle.value is None:
+        if lane is None or self._gone:
             return self._open(call, tensor.device)
         if tensor.is_cuda and tensor.device != lane.device:
             refuse(call, f"rank {self._rank} has a tensor on {tensor.device}, but {lane.device} is its device in this group; a rank "
@@ -201,7 +201,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _open(self, call: str, device: torch.device) -> Any:
         kind = self._kind(call, device)
-        if self._gone or kind in self._lanes:
+        if self._gone:
             self._gone_with(call)
         lane = self._lanes[kind] = self._meet(f"{kind}", self._rank, self._size, device, self._words(call))
         if self.options.low_precision is not None:
@@ -553,9 +553,8 @@ class ProcessGroup(dist.ProcessGroup):
         device = getattr(opts, "device", None) or torch.device("cpu")
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
-        lane = self._lanes.get(device.type) or self._lane("barrier", torch.empty(0, device=device))
+        lane = self._lane("barrier", torch.empty(0, device=device))
         byte = lane.byte()
-        self._calls += 1
         pointer = byte.data_ptr()
         work = self._run("barrier", lane, opts, lambda stream: lib.ncclAllReduce(pointer, pointer, 1, 1, 2, lane.handle, stream),
                          (byte,), [])
@@ -583,6 +582,8 @@ class ProcessGroup(dist.ProcessGroup):
         if peer == self._rank or not 0 <= peer < self._size:
             refuse(call, f"rank {peer} from rank {self._rank} of {self._size}; another rank of the group is needed")
         self._calls += 1
+        if self._gone:
+            self._gone_with(call)
         key = (self._kind(call, tensor.device), sends, peer, tag)
         channel = self._channels.get(key)
         if channel is None:
@@ -593,8 +594,6 @@ class ProcessGroup(dist.ProcessGroup):
         return work
 
     def _channel(self, call: str, device: torch.device, kind: str, sends: bool, peer: int, tag: int) -> Channel:
-        if self._gone:
-            self._gone_with(call)
         if sum(1 for k in self._channels if k[:3] == (kind, sends, peer)) >= MOST_TAGS:
             refuse(call, f"tag {tag} with rank {peer}: {MOST_TAGS} different tags are in use with it already, and each has a connection "
                          "of its own; use fewer tags")

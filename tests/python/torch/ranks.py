@@ -8,12 +8,15 @@ Each rank has gloo as its default group and the backend rcclx beside it (`ours()
 that the two are compared in one process. After every case the ranks tell each
 other how it went. A case gets no rank into the next one before the others are done.
 """
+import atexit
 import datetime
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 import tap
@@ -64,9 +67,58 @@ def finish(started, seconds=100):
     return results
 
 
-def program(text, size, seconds=100, **more):
-    """A program of its own, on size ranks: what finish() gives."""
-    return finish(start([sys.executable, "-c", text], size, **more), seconds)
+def program(text, size, seconds=60, **more):
+    """A program of its own on size ranks, forked from this process, which has imported PyTorch
+    once for all of them: [(exit code, text)]."""
+    port = free_port()
+    said = [tempfile.TemporaryFile("w+") for _ in range(size)]
+    pids = [_fork(text, variables(r, size, port, **more), said[r]) for r in range(size)]
+    codes = _reap(pids, time.monotonic() + seconds)
+    results = []
+    for code, file in zip(codes, said):
+        file.seek(0)
+        results.append((code, file.read()))
+    return results
+
+
+def _fork(text, environment, said):
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    os.dup2(said.fileno(), 1)
+    os.dup2(said.fileno(), 2)
+    os.environ.update(environment)
+    code = 1
+    try:
+        exec(compile(text, "program", "exec"), {"__name__": "__main__"})
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+    try:
+        atexit._run_exitfuncs()  # as at the end of a program of its own
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _reap(pids, until):
+    """Exit codes; who is late is killed: -9."""
+    codes = {}
+    while len(codes) < len(pids):
+        for pid in pids:
+            if pid not in codes:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    codes[pid] = os.waitstatus_to_exitcode(status)
+        if time.monotonic() > until:
+            for pid in pids:
+                if pid not in codes:
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return [codes[pid] for pid in pids]
 
 
 # ---- inside a rank
@@ -129,7 +181,8 @@ def main(*sizes):
 
 
 def _report(function, size, results):
-    texts = "".join(f"rank {r}:\n{text}" for r, (code, text) in enumerate(results))
+    before, _, _ = results[0][1].partition(f"RESULT 0 {name_of(function)}\n")
+    texts = "rank 0:\n" + before + "".join(f"rank {r}: {code}\n{text}" for r, (code, text) in enumerate(results) if r)
 
     def test():
         assert f"RESULT 1 {name_of(function)}\n" in results[0][1], texts

@@ -2,9 +2,9 @@
 `torch.distributed.backends` (2.14 and later, when the name is first used) and of
 `torch.backends` (before, at `import torch`).
 
-It only leaves the name. The package's inside and librcclx.so are loaded when a
-group is made, so that a program that makes none pays nothing, and nothing that
-is missing can break its `import torch`.
+It only leaves the name. The package and librcclx.so are loaded when a group is
+made, so that a program that makes none pays nothing, and nothing that is missing
+can break its `import torch`. That is why this file is beside the package.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def _create(*arguments: Any) -> Any:
-    from .torch import create
+    from rcclx.torch import create
 
     return create(*arguments)
 
