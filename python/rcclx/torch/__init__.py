@@ -30,8 +30,9 @@ from _rcclx_autoload import register
 
 from ._backend import Options, ProcessGroup, create
 from ._errors import (DeviceError, InternalError, InvalidArgument, InvalidUsage, RemoteError, SystemFailure, Timeout)
+from ._memory import empty
 
 __all__ = ["DeviceError", "InternalError", "InvalidArgument", "InvalidUsage", "Options", "ProcessGroup", "RemoteError",
-           "SystemFailure", "Timeout", "create", "register"]
+           "SystemFailure", "Timeout", "create", "empty", "register"]
 
 register()

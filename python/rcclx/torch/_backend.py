@@ -64,7 +64,8 @@ def _grouped(calls: Sequence[_Call]) -> _Call:
 
 
 def _sync(options: Any) -> bool:
-    return not getattr(options, "asyncOp", True)
+    """PyTorch before 2.8 does not say; then it is not."""
+    return getattr(options, "asyncOp", True) is False
 
 
 class Options:
@@ -96,6 +97,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._rank = rank
         self._size = size
         self._timeout = timeout
+        self._seconds = timeout.total_seconds()
         self._name = name
         self._desc = "undefined"
         self._calls = 0
@@ -170,8 +172,9 @@ class ProcessGroup(dist.ProcessGroup):
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         """How long an operation may wait for other ranks, from now on."""
         self._timeout = timeout
+        self._seconds = timeout.total_seconds()
         for lane in [*self._lanes.values(), *self._channels.values()]:
-            lane.set_timeout(timeout.total_seconds())
+            lane.set_timeout(self._seconds)
 
     _set_default_timeout = set_timeout
 
@@ -191,7 +194,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _lane(self, call: str, tensor: torch.Tensor) -> Any:
         """The lane of the tensor's device."""
         self._calls += 1
-        lane = self._lanes.get(tensor.device.type)
+        lane = self._lanes.get("cpu" if tensor.is_cpu else tensor.device.type)
         if lane is None or self._gone:
             return self._open(call, tensor.device)
         if tensor.is_cuda and tensor.device != lane.device:
@@ -210,20 +213,26 @@ class ProcessGroup(dist.ProcessGroup):
         return lane
 
     def _meet(self, key: str, rank: int, size: int, device: torch.device, words: str) -> Any:
-        seconds = self._timeout.total_seconds()
+        seconds = self._seconds
         if device.type == "cpu":
             return HostLane(meet(self._store, f"rcclx/{key}", rank, size, "host", words, seconds), words, seconds)
         with here(device)():
             return CudaLane(meet(self._store, f"rcclx/{key}", rank, size, GPU, words, seconds), device, words, seconds)
 
+    def _limit(self, lane: Any, options: Any) -> None:
+        """The time that this operation may take: its own, or the group's."""
+        seconds = self._seconds
+        if options is not None and options.timeout != _UNSET:
+            seconds = options.timeout.total_seconds()
+        if seconds != lane.limit:
+            lane.set_timeout(seconds)
+
     def _run(self, call: str, lane: Any, options: Any, issue: _Call, things: Sequence[torch.Tensor], result: List[torch.Tensor],
              finish: Optional[Callable[[], None]] = None) -> Work:
         """One operation on its way, within the time it is given."""
-        limit = self._timeout if options is None or options.timeout == _UNSET else options.timeout
-        seconds = limit.total_seconds()
-        if seconds != lane.limit:
-            lane.set_timeout(seconds)
-        work: Work = lane.run(self._words(call) if not _sync(options) else call, issue, _sync(options), things, result, finish)
+        sync = _sync(options)
+        self._limit(lane, options)
+        work: Work = lane.run(call if sync else self._words(call), issue, sync, things, result, finish)
         if self._block is not None:
             self._block.append(work)
         return work
@@ -238,11 +247,17 @@ class ProcessGroup(dist.ProcessGroup):
             refuse("all_reduce", why_not(tensor))
         how = reduction("all_reduce", opts.reduceOp, tensor.dtype)
         lane = self._lane("all_reduce", tensor)
-        if how.scale is not None:
+        if how.scaled:
             tensor.mul_(how.scale)
         if how.fold is not None:
             return self._folded("all_reduce", lane, opts, how.fold, tensor, tensor)
         pointer, count, handle = tensor.data_ptr(), tensor.numel() * how.units, lane.handle
+        if tensor.is_cpu and self._block is None and _sync(opts):  # what _run does, shorter: the commonest call
+            self._limit(lane, opts)
+            status = lib.ncclAllReduce(pointer, pointer, count, how.kind, how.op, handle, None)
+            if status:
+                raise failure(status)
+            return Work([tensor])
 
         def issue(stream: Optional[int]) -> int:
             status: int = lib.ncclAllReduce(pointer, pointer, count, how.kind, how.op, handle, stream)
@@ -263,7 +278,7 @@ class ProcessGroup(dist.ProcessGroup):
             single = _options(AllreduceOptions, reduceOp=opts.reduceOp, timeout=opts.timeout, asyncOp=not _sync(opts))
             return ManyWorks([self.allreduce([tensor], single) for tensor in tensors])
         lane = self._lane(call, tensors[0])
-        if how.scale is not None:
+        if how.scaled:
             for tensor in tensors:
                 tensor.mul_(how.scale)
 
@@ -280,7 +295,7 @@ class ProcessGroup(dist.ProcessGroup):
             refuse("reduce", why_not(tensor))
         how = reduction("reduce", opts.reduceOp, tensor.dtype)
         lane, root = self._lane("reduce", tensor), opts.rootRank
-        mine = tensor if how.scale is None else tensor * how.scale
+        mine = tensor if not how.scaled else tensor * how.scale
         if how.fold is not None:
             return self._folded("reduce", lane, opts, how.fold, mine, tensor if root == self._rank else None)
         there = tensor.data_ptr() if root == self._rank else None
@@ -464,7 +479,7 @@ class ProcessGroup(dist.ProcessGroup):
         alike(call, out, (out, whole))
         sizes(call, "input", whole.numel(), self._size * out.numel())
         how = reduction(call, opts.reduceOp, out.dtype)
-        if how.scale is not None:
+        if how.scaled:
             whole = whole * how.scale
         source, target = whole.data_ptr(), out.data_ptr()
         if how.fold is None:
@@ -481,7 +496,7 @@ class ProcessGroup(dist.ProcessGroup):
         how = reduction(call, opts.reduceOp, out.dtype)
         if how.fold is not None:
             refuse(call, f"parts of different sizes of {out.dtype}; make them of one size, or convert them")
-        parts = inputs if how.scale is None else [part * how.scale for part in inputs]
+        parts = inputs if not how.scaled else [part * how.scale for part in inputs]
         lane = self._lane(call, out)
 
         def member(root: int) -> _Call:
@@ -634,7 +649,7 @@ class ProcessGroup(dist.ProcessGroup):
     splitGroup = split_group
 
     def _adopt(self, comm: Communicator, lane: Any) -> Any:
-        words, seconds = f"group {self._name}", self._timeout.total_seconds()
+        words, seconds = f"group {self._name}", self._seconds
         return HostLane(comm, words, seconds) if isinstance(lane, HostLane) else CudaLane(comm, lane.device, words, seconds)
 
     def perform_nocolor_split(self, device: Any) -> None:

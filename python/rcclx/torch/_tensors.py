@@ -44,25 +44,26 @@ class Reduction(NamedTuple):
     kind: int
     units: int
     op: int
-    fold: Optional[Folder]
-    scale: Any              # of PREMUL_SUM: a number or a tensor; else None
+    fold: Optional[Folder] = None
+    scaled: bool = False    # PREMUL_SUM
+    scale: Any = None       # its factor: a number or a tensor
 
 
-_known: Dict[Tuple[Any, torch.dtype], Reduction] = {}
+_known: Dict[torch.dtype, Dict[Any, Reduction]] = {}
 
 
 def _reduction(call: str, op: Any, dtype: torch.dtype) -> Reduction:
     if dtype in NCCL and op in _OPS:
-        return Reduction(NCCL[dtype], 1, _OPS[op], None, None)
+        return Reduction(NCCL[dtype], 1, _OPS[op])
     if dtype is torch.bool and op in _OF_BOOL:
-        return Reduction(_BYTE, 1, _OF_BOOL[op], None, None)
+        return Reduction(_BYTE, 1, _OF_BOOL[op])
     if dtype in _REALS and op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM):
-        return Reduction(_REALS[dtype], 2, _OPS[op], None, None)
+        return Reduction(_REALS[dtype], 2, _OPS[op])
     orders = op in (ReduceOp.MAX, ReduceOp.MIN)
     bits = op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
     if op not in _FOLDS or dtype.is_complex and orders or bits and (dtype.is_floating_point or dtype.is_complex):
         refuse(call, f"{_name(op)} of {dtype} has no meaning here; convert the tensor, or use another operation")
-    return Reduction(_BYTE, dtype.itemsize, SUM, _FOLDS[op], None)
+    return Reduction(_BYTE, dtype.itemsize, SUM, _FOLDS[op])
 
 
 def _name(op: Any) -> str:
@@ -76,13 +77,13 @@ def _scale_of(op: ReduceOp) -> Any:
 
 
 def reduction(call: str, op: Any, dtype: torch.dtype) -> Reduction:
-    kind = op.op if isinstance(op, ReduceOp) else op
-    known = _known.get((kind, dtype))
-    if known is None:
-        known = _known[kind, dtype] = _reduction(call, kind, dtype)
-    if kind == ReduceOp.PREMUL_SUM:
-        return known._replace(scale=_scale_of(op))
-    return known
+    kind = op.op
+    try:
+        known = _known[dtype][kind]
+    except KeyError:
+        known = _reduction(call, kind, dtype)._replace(scaled=kind == ReduceOp.PREMUL_SUM)
+        _known.setdefault(dtype, {})[kind] = known
+    return known._replace(scale=_scale_of(op)) if known.scaled else known
 
 
 def fold(how: Folder, parts: torch.Tensor, out: torch.Tensor) -> None:

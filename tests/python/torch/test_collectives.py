@@ -125,6 +125,32 @@ def all_reduce_of_every_shape():
 
 
 @case
+def tensors_in_the_librarys_memory():
+    import gc
+
+    import rcclx
+
+    x = rcclx.torch.empty(3, 1 << 16)
+    assert x.dtype is torch.float32 and x.shape == (3, 1 << 16) and x.is_contiguous()
+    x.fill_(me() + 1)
+    dist.all_reduce(x, group=ours())
+    same(x, torch.full_like(x, float(sum(range(1, world() + 1)))), "in it")
+    half = rcclx.torch.empty((5,), dtype=torch.bfloat16)
+    half.fill_(1)
+    dist.all_reduce(half, group=ours())
+    same(half, torch.full_like(half, float(world())), "another type")
+    held = rcclx.dump("process")["arena_bytes"]
+    view = x[1]
+    del x, half
+    gc.collect()
+    assert rcclx.dump("process")["arena_bytes"] > 0 and view[0] > 0, "a view keeps it"
+    del view
+    gc.collect()
+    assert rcclx.dump("process")["arena_bytes"] < held
+    assert rcclx.torch.empty(0).numel() == 0
+
+
+@case
 def reduce():
     for op, dtype in reductions():
         for root in range(world()):
