@@ -28,8 +28,9 @@ if _version < OLDEST:
 
 from _rcclx_autoload import register
 
-from ._backend import Options, ProcessGroup, create
+from ._backend import ProcessGroup, create
 from ._errors import (DeviceError, InternalError, InvalidArgument, InvalidUsage, RemoteError, SystemFailure, Timeout)
+from ._group import Options
 from ._memory import empty
 
 __all__ = ["DeviceError", "InternalError", "InvalidArgument", "InvalidUsage", "Options", "ProcessGroup", "RemoteError",

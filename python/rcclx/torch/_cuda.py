@@ -75,7 +75,7 @@ class CudaLane:
         self.comm = comm
         self.handle = comm._handle
         self.device = device
-        self.stream = torch.cuda.Stream(device)
+        self.stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._byte: Optional[torch.Tensor] = None
         self.set_timeout(timeout)
 
@@ -118,7 +118,7 @@ class CudaLane:
             if finish is not None:
                 with torch.cuda.stream(stream):
                     finish()
-            event = torch.cuda.Event()
+            event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record(stream)
         return CudaWork(self, event, stream, words, result)
 
@@ -137,7 +137,7 @@ class CudaLane:
 
 def now(device: torch.device) -> Any:
     """An event behind all that the current stream holds."""
-    event = torch.cuda.Event()
+    event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record(torch.cuda.current_stream(device))
     return event
 

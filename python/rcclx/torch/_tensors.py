@@ -72,7 +72,7 @@ def _name(op: Any) -> str:
 
 def _scale_of(op: ReduceOp) -> Any:
     """The factor of a PREMUL_SUM: told only to who pickles it."""
-    state: Any = op.__getstate__()  # type: ignore[attr-defined]
+    state: Any = op.__getstate__()
     return state[1]
 
 

@@ -228,7 +228,7 @@ class LaterWork(Work):
 
     def _complete(self, future: "torch.futures.Future[Any]") -> None:
         if self._real is None:
-            future.set_exception(self._fault)  # type: ignore[arg-type]
+            future.set_exception(self._fault)
             return
 
         def pass_on(done: "torch.futures.Future[Any]") -> None:

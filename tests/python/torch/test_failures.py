@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 import torch  # the ranks are forked from here, and have it already
-import torch.distributed
+import torch.distributed  # noqa: F401
 
 import ranks
 from tap import main, test

@@ -12,7 +12,7 @@ import torch.distributed as dist
 import ranks
 import rcclx
 import rcclx.torch
-import rcclx.torch._backend as backend
+import rcclx.torch._group as inside
 import rcclx.torch._cuda as cuda
 from rcclx._library import IN_PROGRESS, lib
 from ranks import case
@@ -134,9 +134,9 @@ def group():
     """A group whose GPUs are replaced; made once."""
     if not _made:
         fake = Cuda()
-        cuda.torch = backend.torch = Torch(fake)
-        backend.GPU = "host"
-        backend.here = lambda device: contextlib.nullcontext
+        cuda.torch = inside.torch = Torch(fake)
+        inside.GPU = "host"
+        inside.here = lambda device: contextlib.nullcontext
         _made.extend([dist.new_group(backend="rcclx", timeout=ranks.LIMIT), fake])
         warm = on_gpu(torch.ones(1))
         dist.all_reduce(warm, group=_made[0])
