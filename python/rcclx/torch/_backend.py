@@ -70,7 +70,7 @@ class ProcessGroup(Collectives):
         pair = (self._rank, peer) if sends else (peer, self._rank)
         words = f"{self._words(call)} {'to' if sends else 'from'} rank {peer}" + (f" with tag {tag}" if tag else "")
         key = f"{kind}/{pair[0]}>{pair[1]}/{tag}"
-        return Channel(words, sends, lambda: self._meet(key, 0 if sends else 1, 2, device, words),
+        return Channel(words, sends, lambda: self._meet(key, pair, device, words),
                        (lambda: None) if kind == "cpu" else lambda: now(device))
 
     # ---- several calls as one

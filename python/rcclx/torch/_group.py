@@ -196,7 +196,7 @@ class Group(_Base):  # type: ignore[misc]
         kind = self._kind(call, device)
         if self._gone:
             self._gone_with(call)
-        lane = self._lanes[kind] = self._meet(f"{kind}", self._rank, self._size, device, self._words(call))
+        lane = self._lanes[kind] = self._meet(kind, range(self._size), device, self._words(call))
         self._tune(lane)
         return lane
 
@@ -206,12 +206,13 @@ class Group(_Base):  # type: ignore[misc]
             with translated():
                 lane.comm.low_precision(self.options.low_precision, self.options.low_precision_bytes)
 
-    def _meet(self, key: str, rank: int, size: int, device: torch.device, words: str) -> Any:
-        seconds = self._seconds
+    def _meet(self, key: str, who: Sequence[int], device: torch.device, words: str) -> Any:
+        """The lane of these ranks of the group, this one among them."""
+        store, me, seconds = self._store, self._rank, self._seconds
         if device.type == "cpu":
-            return HostLane(meet(self._store, f"rcclx/{key}", rank, size, "host", words, seconds), words, seconds)
+            return HostLane(meet(store, f"rcclx/{key}", me, who, "host", words, seconds), words, seconds)
         with here(device)():
-            return CudaLane(meet(self._store, f"rcclx/{key}", rank, size, GPU, words, seconds), device, words, seconds)
+            return CudaLane(meet(store, f"rcclx/{key}", me, who, GPU, words, seconds), device, words, seconds)
 
     def _limit(self, lane: Any, options: Any) -> None:
         """The time that this operation may take: its own, or the group's."""
