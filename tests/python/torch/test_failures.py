@@ -179,7 +179,7 @@ def who_never_comes_to_the_first_call_is_told_of():
 from rcclx.torch import Timeout
 rank = begin(seconds=1)
 if rank == 1:
-    caught(Timeout, "rank 1 of 2: all_reduce|rank 0 did not come within 1 s|same calls", dist.all_reduce, torch.ones(1))
+    caught(Timeout, "rank 1 of 2: all_reduce|rank 0 did not come before the timeout of 1 s|same calls", dist.all_reduce, torch.ones(1))
 else:
     time.sleep(3)
 """)
@@ -194,7 +194,7 @@ if rank == 1:
     time.sleep(3)
 elif rank == 0:
     began = time.monotonic()
-    caught(Timeout, "rank 0 of 3: barrier|rank 1, rank 2 did not come within 1 s", dist.barrier)
+    caught(Timeout, "rank 0 of 3: barrier|rank 1, rank 2 did not come before the timeout of 1 s", dist.barrier)
     assert time.monotonic() - began < 10
 else:
     time.sleep(3)
