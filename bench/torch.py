@@ -7,9 +7,10 @@
 
 Each pass measures one batch of both backends for every cell, now one first, now the
 other. Before every call all ranks rewrite the tensor and agree on a moment to begin
-at; the time from then to the slowest rank's return is the call's, a batch's is the
-lower quartile of its calls: in the others some other program had a core. A ratio is the median over the passes of ours / gloo's in the same
-pass: other programs on the machine slow both. Less than 1 is faster.
+at; the time from then to the slowest rank's return is the call's, and the shortest of
+a batch counts: in the others some other program had a core. A ratio is the median over the passes of ours / gloo's in the same
+pass: other programs on the machine slow both. Less than 1 is faster. Rank r is pinned to the
+r-th core.
 
 The last line is what a call costs the processor before and after the C function does
 its work: all_reduce of 4 KiB through torch.distributed against the C call through
@@ -111,7 +112,7 @@ class Cell:
         return until
 
     def batch(self, group, calls):
-        """Seconds of the slowest rank, the lower quartile of the calls."""
+        """Seconds of the slowest rank, the shortest of the calls."""
         import torch
         import torch.distributed as dist
 
@@ -123,7 +124,7 @@ class Cell:
             self.call(group)
             times[i] = time.perf_counter() - began
         dist.all_reduce(times, dist.ReduceOp.MAX, group=self.groups["rcclx"])
-        return times.quantile(0.25).item()
+        return times.min().item()
 
 
 def measure(wish):
@@ -134,12 +135,14 @@ def measure(wish):
     import rcclx.torch
 
     torch.set_num_threads(1)
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(os.environ["RANK"]) % len(cores)]})
     dist.init_process_group("gloo")
     groups = {"gloo": dist.group.WORLD, "rcclx": dist.new_group(backend="rcclx")}
     found = {}
     for name in wish.ops.split(","):
         for n in map(nbytes, wish.sizes.split(",")):
-            cell, calls = Cell(name, n, groups), max(3, min(50, (8 << 20) // n))
+            cell, calls = Cell(name, n, groups), max(6, min(50, (8 << 20) // n))
             times = found[name, n] = {"gloo": [], "rcclx": []}
             for group in groups.values():
                 cell.batch(group, 2)
