@@ -274,6 +274,9 @@ def all_to_all_with_splits():
         lists = [torch.empty(n, 3) for n in takes]
         done(dist.all_to_all(lists, list(sent.split(gives)), group=ours(), async_op=later))
         same(torch.cat(lists), want, "lists of different sizes")
+        short = torch.empty_like(want, dtype=torch.int16)
+        done(dist.all_to_all_single(short, sent.to(torch.int16), takes, gives, group=ours(), async_op=later))
+        same(short, want.to(torch.int16), "splits of a type that goes as bytes")
 
 
 @case

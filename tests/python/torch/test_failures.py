@@ -333,15 +333,19 @@ def a_program_that_ends_early_does_not_hang():
     for last in ("pass", "raise SystemExit(0)"):
         program(f"""
 rank = begin(seconds=600)
-dist.all_reduce(torch.ones(1))
+first = torch.tensor([os.getpid()])
+dist.broadcast(first, 0)
 if rank == 0:
     work = dist.all_reduce(torch.ones(1), async_op=True)
     message = dist.irecv(torch.ones(1), 1)
     time.sleep(0.2)
     {last}
 else:
-    time.sleep(1)
-""", seconds=30)
+    until = time.monotonic() + 15
+    while os.path.exists(f"/proc/{{first.item()}}") and time.monotonic() < until:
+        time.sleep(0.05)
+    assert time.monotonic() < until, "it waits"
+""", seconds=40)
 
 
 @test
