@@ -252,14 +252,14 @@ static int position_in_child(int rank, int n, void *arg)
     CHECK(rcclxStreamWait(s, 1, 0) == ncclInvalidArgument && rcclxStreamWait(s, 0, (double)NAN) == ncclInvalidArgument, "refused");
 
     /* the first is done while the second waits for its other half */
-    pthread_create(&t, NULL, late_half, c[1]);
     OK_OR_TELL(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, c[0], s));
     OK_OR_TELL(rcclxStreamPosition(s, &first));
     OK_OR_TELL(ncclAllReduce(&y, &y, 1, ncclInt32, ncclSum, c[0], s));
     OK_OR_TELL(rcclxStreamPosition(s, &second));
     CHECK(first == 1 && second == 2, "%llu and %llu", (unsigned long long)first, (unsigned long long)second);
-    CHECK(rcclxStreamWait(s, first, 0) == ncclInProgress, "the other rank comes in 100 ms");
+    CHECK(rcclxStreamWait(s, first, 0) == ncclInProgress, "the other rank has not begun");
     CHECK(rcclxStreamWait(s, first, 0.01) == ncclInProgress, "nor is it there after 10 ms");
+    pthread_create(&t, NULL, late_half, c[1]);
     OK_OR_TELL(rcclxStreamWait(s, first, -1));
     CHECK(x == 3 && rcclxStreamWait(s, second, 0) == ncclInProgress, "%d", x);
     pthread_join(t, NULL);
