@@ -260,7 +260,8 @@ def decode(model, batch, prompt, steps):
         decoder.capture()
     for _ in range(3):
         decoder.step()
-    return statistics.median(clock(decoder.step) for _ in range(steps)), torch.isfinite(decoder.model.embedding[decoder.tokens]).all().item()
+    us = statistics.median(clock(decoder.step) for _ in range(steps))
+    return us, torch.isfinite(model.embedding[decoder.tokens]).all().item()
 
 
 def prefill(model, prompt, times):
@@ -363,7 +364,8 @@ def run(wish, backend, more, result):
     for r in range(wish.n):
         env = {**os.environ, "RANK": str(r), "WORLD_SIZE": str(wish.n), "LOCAL_RANK": str(r), "MASTER_ADDR": "127.0.0.1",
                "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "BENCH_DECODE_BACKEND": backend,
-               "BENCH_DECODE_RESULT": result, "PYTHONPATH": os.path.join(TREE, "python") + os.pathsep + os.environ.get("PYTHONPATH", ""), **more}
+               "BENCH_DECODE_RESULT": result,
+               "PYTHONPATH": os.path.join(TREE, "python") + os.pathsep + os.environ.get("PYTHONPATH", ""), **more}
         if wish.device == "cpu":
             env["RCCLX_DEVICE"] = "host"
         ranks.append(subprocess.Popen([sys.executable, os.path.abspath(__file__), *sys.argv[1:]], env=env))
@@ -413,8 +415,8 @@ def table(found):
             tokens = (prompt if kind == "prefill" else batch) / us * 1e6
             pairs = [(a, b) for a, b in zip(communication(times), communication(base)) if b > 0]
             its = f"{statistics.median(a / b for a, b in pairs):.2f}" if pairs else ""
-            lines.append(f"| {kind} | {weights} | {batch} | {prompt} | {name} | {us:.1f} | {tokens:.0f} | {ratio(times['us'], base['us']):.3f} | "
-                         f"{alone:.1f} | {wire:.1f} | {its} |")
+            lines.append(f"| {kind} | {weights} | {batch} | {prompt} | {name} | {us:.1f} | {tokens:.0f} | "
+                         f"{ratio(times['us'], base['us']):.3f} | {alone:.1f} | {wire:.1f} | {its} |")
     return lines
 
 

@@ -162,7 +162,7 @@ def overhead(passes=15, calls=4000):
     alone = dist.new_group([dist.get_rank()], backend="rcclx", use_local_synchronization=True)
     x = torch.ones(1024)
     dist.all_reduce(x, group=alone)
-    pointer, comm = x.data_ptr(), alone._lanes["cpu"].handle
+    pointer, comm = x.data_ptr(), alone._routes["cpu"].handle
 
     def through_torch():
         dist.all_reduce(x, group=alone)
@@ -224,7 +224,8 @@ def ratios(cell):
 
 def table(found):
     """Lines of Markdown, and whether all bars are kept."""
-    lines, kept = ["| operation | size | rcclx us | gloo us | ratio | lowest, highest quarter | bar |", "|---|---:|---:|---:|---:|---|---:|"], True
+    lines = ["| operation | size | rcclx us | gloo us | ratio | lowest, highest quarter | bar |", "|---|---:|---:|---:|---:|---|---:|"]
+    kept = True
     for cell in found["cells"]:
         r = sorted(ratios(cell))
         middle, bar = statistics.median(r), BARS.get((cell["op"], cell["nbytes"]))
@@ -235,8 +236,8 @@ def table(found):
     extra = [a - b for a, b in zip(found["overhead_us"]["torch"], found["overhead_us"]["c"])]
     cost = statistics.median(extra)
     kept &= cost <= OVERHEAD_BAR
-    lines += ["", f"all_reduce of 4 KiB through torch.distributed: {cost:.1f} us of processor time over the C call (lowest {min(extra):.1f}; "
-                  f"bar {OVERHEAD_BAR:g})"]
+    lines += ["", f"all_reduce of 4 KiB through torch.distributed: {cost:.1f} us of processor time over the C call "
+                  f"(lowest {min(extra):.1f}; bar {OVERHEAD_BAR:g})"]
     return lines, kept
 
 

@@ -1,7 +1,7 @@
 """The process group: what torch.distributed calls for the backend "rcclx".
 
     dist.all_reduce  --> ProcessGroup.allreduce (_collectives.py)
-                             --> lane of the tensor's device --> C call
+                             --> route of the tensor's device --> C call
                                  host: _host.py   GPU: _cuda.py
     dist.send, recv  --> ProcessGroup.send --> channel to that rank (_channel.py)
 
@@ -22,9 +22,9 @@ from .._library import lib
 from .._library import path as library_path
 from ._channel import MOST_TAGS, Channel
 from ._collectives import Collectives
-from ._cuda import CudaLane, now
+from ._cuda import CudaRoute, now
 from ._errors import InvalidUsage, refuse, translated
-from ._host import HostLane
+from ._host import HostRoute
 from ._tensors import dense, one, why_not
 from ._work import ManyWorks, Work
 
@@ -94,26 +94,26 @@ class ProcessGroup(Collectives):
         part = ProcessGroup(dist.distributed_c10d.PrefixStore(f"{name}/", self._store), ranks.index(self._rank) if mine else 0, len(ranks),
                             timeout or self._timeout, name, opts or self.options)
         part._set_group_desc(group_desc or "undefined")
-        for kind, lane in self._lanes.items():
-            with lane.guard(), translated():
-                comm = lane.comm.split(ranks[0] if mine else None)
+        for kind, route in self._routes.items():
+            with route.guard(), translated():
+                comm = route.comm.split(ranks[0] if mine else None)
             if comm is not None:
-                part._lanes[kind] = part._adopt(comm, lane)
-                part._tune(part._lanes[kind])
+                part._routes[kind] = part._adopt(comm, route)
+                part._tune(part._routes[kind])
         return part if mine else None
 
     splitGroup = split_group
 
-    def _adopt(self, comm: Communicator, lane: Any) -> Any:
+    def _adopt(self, comm: Communicator, route: Any) -> Any:
         words, seconds = f"group {self._name}", self._seconds
-        return HostLane(comm, words, seconds) if isinstance(lane, HostLane) else CudaLane(comm, lane.device, words, seconds)
+        return HostRoute(comm, words, seconds) if isinstance(route, HostRoute) else CudaRoute(comm, route.device, words, seconds)
 
     def perform_nocolor_split(self, device: Any) -> None:
         """New groups are not made by splits unless split_group is called."""
 
     def eager_connect_single_device(self, device: torch.device) -> None:
         """The communicator of that device, now rather than with the first call."""
-        if device.type not in self._lanes:
+        if device.type not in self._routes:
             self._open("eager_connect_single_device", device)
 
     # ---- its end
@@ -130,9 +130,9 @@ class ProcessGroup(Collectives):
         self._gone = True
         for channel in self._channels.values():
             channel.end(verb)
-        for lane in self._lanes.values():
-            if lane.comm._handle.value is not None:
-                getattr(lane, verb)()
+        for route in self._routes.values():
+            if route.comm._handle.value is not None:
+                getattr(route, verb)()
         self._channels.clear()
 
 

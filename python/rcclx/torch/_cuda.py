@@ -1,12 +1,12 @@
 """Operations on a GPU's memory, on streams.
 
     synchronous    queued on the caller's current stream
-    asynchronous   queued on the lane's own, which first waits for what the current
+    asynchronous   queued on the route's own, which first waits for what the current
                    stream holds by now; wait() has the current stream wait for it
 
     current    --[makes the tensor]--+------------[ ... ]---------+--[uses it]-->
                                      | event                      | event, by wait()
-    the lane's ----------------------+--[all_reduce]--[copies]----+------------->
+    the route's ----------------------+--[all_reduce]--[copies]----+------------->
 
 Within torch.cuda.graph() the same calls are captured.
 """
@@ -29,9 +29,9 @@ NAME = "hip" if torch.version.hip else "cuda"
 
 
 class CudaWork(Work):
-    def __init__(self, lane: "CudaLane", event: Any, stream: Any, words: str, result: List[torch.Tensor]) -> None:
+    def __init__(self, route: "CudaRoute", event: Any, stream: Any, words: str, result: List[torch.Tensor]) -> None:
         super().__init__(result)
-        self._lane = lane
+        self._route = route
         self._event = event
         self._stream = stream
         self._words = words
@@ -44,7 +44,7 @@ class CudaWork(Work):
         fault = self.exception()
         if fault is not None:
             raise fault
-        torch.cuda.current_stream(self._lane.device).wait_event(self._event)
+        torch.cuda.current_stream(self._route.device).wait_event(self._event)
         return True
 
     def _wait_here(self, seconds: float) -> None:
@@ -60,17 +60,17 @@ class CudaWork(Work):
 
     def exception(self) -> Optional[BaseException]:
         state = ctypes.c_int()
-        status = lib.ncclCommGetAsyncError(self._lane.handle, ctypes.byref(state))
+        status = lib.ncclCommGetAsyncError(self._route.handle, ctypes.byref(state))
         return failure(status or state.value) if status or state.value else None
 
     def get_future(self) -> "torch.futures.Future[Any]":
-        future: "torch.futures.Future[Any]" = torch.futures.Future(devices=[self._lane.device])
+        future: "torch.futures.Future[Any]" = torch.futures.Future(devices=[self._route.device])
         with torch.cuda.stream(self._stream):  # the future's own event comes behind the operation
             future.set_result(self._result)
         return future
 
 
-class CudaLane:
+class CudaRoute:
     def __init__(self, comm: Communicator, device: torch.device, words: str, timeout: float) -> None:
         self.comm = comm
         self.handle = comm._handle
@@ -95,7 +95,7 @@ class CudaLane:
         return self._byte
 
     def _begin(self, things: Any, after: Any) -> Any:
-        """The lane's stream, behind what the tensors wait for; their memory is not given to
+        """The route's stream, behind what the tensors wait for; their memory is not given to
         others before it is past them."""
         if after is None:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))

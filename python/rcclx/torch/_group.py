@@ -1,6 +1,6 @@
-"""What a process group is made of: who it is, its lanes, and how one operation runs.
+"""What a process group is made of: who it is, its routes, and how one operation runs.
 
-A lane is a communicator on one kind of device (_host.py, _cuda.py). It is made with
+A route is a communicator on one kind of device (_host.py, _cuda.py). It is made with
 the first collective on that kind, so all ranks have to come to it; a rank has one
 device of a kind.
 """
@@ -11,14 +11,14 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tupl
 
 import torch
 import torch.distributed as dist
-from torch.distributed import BarrierOptions
+from torch._C._distributed_c10d import BarrierOptions
 
 from .._library import lib
 from ._channel import Channel
 from ._cuda import NAME as GPU
-from ._cuda import CudaLane, here
+from ._cuda import CudaRoute, here
 from ._errors import InvalidUsage, refuse, translated
-from ._host import HostLane
+from ._host import HostRoute
 from ._meet import meet
 from ._work import Work
 
@@ -91,7 +91,7 @@ class Group(_Base):  # type: ignore[misc]
         self._name = name
         self._desc = "undefined"
         self._calls = 0
-        self._lanes: Dict[str, Any] = {}
+        self._routes: Dict[str, Any] = {}
         self._channels: Dict[Tuple[str, bool, int, int], Channel] = {}
         self._block: Optional[List[Work]] = None
         self._gone = False
@@ -163,12 +163,12 @@ class Group(_Base):  # type: ignore[misc]
         """How long an operation may wait for other ranks, from now on."""
         self._timeout = timeout
         self._seconds = timeout.total_seconds()
-        for lane in [*self._lanes.values(), *self._channels.values()]:
-            lane.set_timeout(self._seconds)
+        for route in [*self._routes.values(), *self._channels.values()]:
+            route.set_timeout(self._seconds)
 
     _set_default_timeout = set_timeout
 
-    # ---- lanes
+    # ---- routes
 
     def _words(self, call: str) -> str:
         return f"rank {self._rank} of {self._size}: {call} (call {self._calls} of group {self._name})"
@@ -181,53 +181,53 @@ class Group(_Base):  # type: ignore[misc]
     def _gone_with(self, call: str) -> NoReturn:
         raise InvalidUsage(f"{self._words(call)}: this group was destroyed or aborted; make a new one")
 
-    def _lane(self, call: str, tensor: torch.Tensor) -> Any:
-        """The lane of the tensor's device."""
+    def _route(self, call: str, tensor: torch.Tensor) -> Any:
+        """The route of the tensor's device."""
         self._calls += 1
-        lane = self._lanes.get("cpu" if tensor.is_cpu else tensor.device.type)
-        if lane is None or self._gone:
+        route = self._routes.get("cpu" if tensor.is_cpu else tensor.device.type)
+        if route is None or self._gone:
             return self._open(call, tensor.device)
-        if tensor.is_cuda and tensor.device != lane.device:
-            refuse(call, f"rank {self._rank} has a tensor on {tensor.device}, but {lane.device} is its device in this group; a rank "
+        if tensor.is_cuda and tensor.device != route.device:
+            refuse(call, f"rank {self._rank} has a tensor on {tensor.device}, but {route.device} is its device in this group; a rank "
                          "has one GPU in a group: move the tensor, or make another group")
-        return lane
+        return route
 
     def _open(self, call: str, device: torch.device) -> Any:
         kind = self._kind(call, device)
         if self._gone:
             self._gone_with(call)
-        lane = self._lanes[kind] = self._meet(kind, range(self._size), device, self._words(call))
-        self._tune(lane)
-        return lane
+        route = self._routes[kind] = self._meet(kind, range(self._size), device, self._words(call))
+        self._tune(route)
+        return route
 
-    def _tune(self, lane: Any) -> None:
+    def _tune(self, route: Any) -> None:
         """What the options ask for, of a new communicator."""
         if self.options.low_precision is not None:
             with translated():
-                lane.comm.low_precision(self.options.low_precision, self.options.low_precision_bytes)
+                route.comm.low_precision(self.options.low_precision, self.options.low_precision_bytes)
 
     def _meet(self, key: str, who: Sequence[int], device: torch.device, words: str) -> Any:
-        """The lane of these ranks of the group, this one among them."""
+        """The route of these ranks of the group, this one among them."""
         store, me, seconds = self._store, self._rank, self._seconds
         if device.type == "cpu":
-            return HostLane(meet(store, f"rcclx/{key}", me, who, "host", words, seconds), words, seconds)
+            return HostRoute(meet(store, f"rcclx/{key}", me, who, "host", words, seconds), words, seconds)
         with here(device)():
-            return CudaLane(meet(store, f"rcclx/{key}", me, who, GPU, words, seconds), device, words, seconds)
+            return CudaRoute(meet(store, f"rcclx/{key}", me, who, GPU, words, seconds), device, words, seconds)
 
-    def _limit(self, lane: Any, options: Any) -> None:
+    def _limit(self, route: Any, options: Any) -> None:
         """The time that this operation may take: its own, or the group's."""
         seconds = self._seconds
         if options is not None and options.timeout != _UNSET:
             seconds = options.timeout.total_seconds()
-        if seconds != lane.limit:
-            lane.set_timeout(seconds)
+        if seconds != route.limit:
+            route.set_timeout(seconds)
 
-    def _run(self, call: str, lane: Any, options: Any, issue: Call, things: Sequence[torch.Tensor], result: List[torch.Tensor],
+    def _run(self, call: str, route: Any, options: Any, issue: Call, things: Sequence[torch.Tensor], result: List[torch.Tensor],
              finish: Optional[Callable[[], None]] = None) -> Work:
         """One operation on its way, within the time it is given."""
         sync = is_sync(options)
-        self._limit(lane, options)
-        work: Work = lane.run(call if sync else self._words(call), issue, sync, things, result, finish)
+        self._limit(route, options)
+        work: Work = route.run(call if sync else self._words(call), issue, sync, things, result, finish)
         if self._block is not None:
             self._block.append(work)
         return work

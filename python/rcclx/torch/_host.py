@@ -4,7 +4,7 @@
     asynchronous   the C call puts it into a queue of the library (a host stream, made
                    with the first), and the work knows its place there
 
-A lane is a communicator with its queue. Tensors are kept until the queue is past them.
+A route is a communicator with its queue. Tensors are kept until the queue is past them.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _leave(comm: Communicator, queue: _stream.Stream) -> None:
         comm.abort()
 
 
-class HostLane:
+class HostRoute:
     def __init__(self, comm: Communicator, name: str, timeout: float) -> None:
         self.comm = comm
         self.handle = comm._handle

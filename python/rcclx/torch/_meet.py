@@ -19,8 +19,8 @@ def _await(store: Any, keys: List[str], who: Sequence[int], words: str, seconds:
     while not store.check(keys):
         if time.monotonic() > until:
             late = [f"rank {rank}" for rank, key in zip(who, keys) if not store.check([key])]
-            raise Timeout(f"{words}: {', '.join(late)} did not come before the timeout of {seconds:g} s; do all ranks make the same calls on this "
-                          "group? Look at what the one named does, or give the group a longer timeout")
+            raise Timeout(f"{words}: {', '.join(late)} did not come before the timeout of {seconds:g} s; do all ranks make the same "
+                          "calls on this group? Look at what the one named does, or give the group a longer timeout")
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
 

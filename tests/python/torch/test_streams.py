@@ -40,7 +40,7 @@ class Stream:
 
     def __init__(self, device=None, name=None):
         Stream.count += 1
-        self.name = name or f"lane {Stream.count}"
+        self.name = name or f"route {Stream.count}"
         self.queue = rcclx.Stream()
         self.cuda_stream = self.queue.ptr
 
@@ -176,11 +176,11 @@ def on_whatever_stream_is_current():
 def an_asynchronous_call_waits_for_the_current_stream_and_is_waited_for_by_it():
     g, x = group(), on_gpu(torch.ones(5))
     work = dist.all_reduce(x, group=g, async_op=True)
-    lane = g._lanes["cuda"].stream.name
-    assert did == [(lane, "waits for", "main"), ("kept by", lane), ("event on", lane)], did
+    route = g._routes["cuda"].stream.name
+    assert did == [(route, "waits for", "main"), ("kept by", route), ("event on", route)], did
     did.clear()
     work.wait()
-    assert did == [("main", "waits for event of", lane)], did
+    assert did == [("main", "waits for event of", route)], did
     assert x[0] == world() and work.is_completed() and work.is_success() and work.exception() is None
 
 
@@ -191,7 +191,7 @@ def copies_at_the_end_are_queued_behind_the_operation():
     work = dist.all_gather(outputs, on_gpu(torch.full((7,), float(me()))), group=g, async_op=True)
     work.wait()
     assert [o[3].item() for o in outputs] == list(range(world()))
-    assert ("event on", g._lanes["cuda"].stream.name) == did[-2], did
+    assert ("event on", g._routes["cuda"].stream.name) == did[-2], did
 
 
 @case
@@ -216,7 +216,11 @@ def a_barrier_holds_the_caller():
     opts = dist.BarrierOptions()
     opts.device = GPU
     original, torch.zeros = torch.zeros, lambda *a, device=None, **k: original(*a, **k)
-    empty, torch.empty = torch.empty, lambda *a, device=None, **k: on_gpu(empty(*a, **k)) if device == GPU else empty(*a, device=device, **k)
+    empty = torch.empty
+
+    def anywhere(*shape, device=None, **how):
+        return on_gpu(empty(*shape, **how)) if device == GPU else empty(*shape, device=device, **how)
+    torch.empty = anywhere
     try:
         if me() == 1:
             time.sleep(0.3)
@@ -268,7 +272,7 @@ def both_kinds_of_memory_in_one_group():
     dist.all_reduce(y, group=g)
     dist.all_reduce(x, group=g)
     settle()
-    assert x[0] == y[0] == world() and set(g._lanes) == {"cpu", "cuda"}
+    assert x[0] == y[0] == world() and set(g._routes) == {"cpu", "cuda"}
 
 
 @case
