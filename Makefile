@@ -47,7 +47,7 @@ PATTERN   = /tests/($(subst $(space),|,$(FOLDERS)))/$(if $(GPU_TESTS),|/tests/gp
 # scripts, which would find nothing new, are left out; so are, where races are
 # looked for, the long tests that have one thread.
 ifeq ($(SAN),)
-SCRIPTS = check tests tests/python/run
+SCRIPTS = check tests tests/python/run tests/python/torch/run
 else
 SCRIPTS =
 RUN    += --scale 5 --no-aslr

@@ -40,6 +40,22 @@ ncclResult_t rcclxStreamQuery(cudaStream_t stream);
 /* Wait for what is queued, then free. NULL is fine. */
 ncclResult_t rcclxStreamDestroy(cudaStream_t stream);
 
+/* One operation of a queue: *position, asked after the call that queued it, is how many
+ * operations (a group is one) the stream was given so far, and rcclxStreamWait waits until
+ * that many are done, at most so many seconds; negative: without limit, 0: a look.
+ * ncclInProgress when they are not, ncclSuccess when they are and none failed, else the
+ * first failure among them, however often it is asked. */
+ncclResult_t rcclxStreamPosition(cudaStream_t stream, uint64_t *position);
+ncclResult_t rcclxStreamWait(cudaStream_t stream, uint64_t position, double seconds);
+
+/* ---- Deadlines ----------------------------------------------------------
+ *
+ * From now on an operation of this communicator that waits for a peer so many seconds is an
+ * error (ncclRemoteError) that names it; 0: never. It begins as RCCLX_TIMEOUT says. What
+ * is in the midst of waiting on the host goes by it, too; a GPU's graphs keep what held when
+ * they were captured. Each rank has its own. */
+ncclResult_t rcclxCommSetTimeout(ncclComm_t comm, double seconds);
+
 /* ---- Ranks from the launcher -------------------------------------------
  *
  * What torchrun (also `rcclx run`), Slurm, Open MPI, MPICH (Hydra) or PMIx say

@@ -1,6 +1,7 @@
 """The package is Python alone. Where the C library has been built, a wheel takes
-a copy of it along, in rcclx/lib, and is then a wheel of this platform; without
-one it is a wheel of any, and the library is looked for when it is imported.
+a copy of it along, in rcclx/lib, with the libnccl.so.2 and librccl.so.1 beside it
+(rcclx.preload), and is then a wheel of this platform; without one it is a wheel of
+any, and the library is looked for when it is imported.
 
 Which library: RCCLX_LIBRARY, or build/lib of the tree that this file is in.
 RCCLX_LIBRARY= (empty) takes none.
@@ -27,6 +28,10 @@ class BuildWithLibrary(build_py):
         if PRESENT:
             os.makedirs(folder)
             shutil.copy(LIBRARY, os.path.join(folder, "librcclx.so"))
+            for name in ("libnccl.so.2", "librccl.so.1"):
+                beside = os.path.join(os.path.dirname(os.path.realpath(LIBRARY)), name)
+                if os.path.exists(beside):
+                    shutil.copy(beside, folder)
 
 
 class PlatformWheel(bdist_wheel):

@@ -1,10 +1,12 @@
 /* `rcclx run`: N ranks of a program on this machine, with the variables that
  * torchrun sets, so that whatever starts under torchrun starts here. */
+#include "nccl_table.h"
 #include "tool.h"
 #include "tool_jobs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@ static const tool_option options[] = {
     {'t', 't', "timeout", "S", "end the job, with exit code 124, after S seconds"},
     {'T', 0, "tag", NULL, "put \"[rank] \" before every line of output"},
     {'b', 0, "bind", NULL, "pin rank r to the (r mod cores)-th core"},
+    {'P', 0, "preload", NULL, "our libnccl.so.2 instead of the one that the program was built with (LD_PRELOAD)"},
     {'h', 'h', "help", NULL, "this text"},
     {0, 0, NULL, NULL, NULL},
 };
@@ -24,6 +27,7 @@ static const tool_option options[] = {
 typedef struct {
     char **argv;
     int    nranks, port;
+    bool   preload;
     char   id[33];
 } program;
 
@@ -74,6 +78,22 @@ static void set_number(const char *name, int x)
     setenv(name, text, 1);
 }
 
+/* Before what is in LD_PRELOAD already: the loader takes a library of this name only once. */
+static int preload(void)
+{
+    char        near[PATH_MAX], real[PATH_MAX], text[2 * PATH_MAX];
+    const char *others = getenv("LD_PRELOAD");
+
+    nccl_table_own(near, sizeof(near));
+    if (!realpath(near, real))
+        return tool_fail("run", "--preload: %s: %s; build or install the libraries, too", near, strerror(errno));
+    if (strpbrk(real, ": "))
+        return tool_fail("run", "--preload: %s: LD_PRELOAD takes no path with ':' or a blank in it", real);
+    snprintf(text, sizeof(text), "%s%s%s", real, others && *others ? ":" : "", others ? others : "");
+    setenv("LD_PRELOAD", text, 1);
+    return TOOL_OK;
+}
+
 static int child(int rank, void *arg)
 {
     const program *p = arg;
@@ -121,6 +141,7 @@ int tool_run(int argc, char **argv)
 
     while (code == TOOL_OK && (id = tool_args_next(&a)) >= 0) {
         switch (id) {
+        case 'P': p.preload = true; break;
         case 'n': code = tool_int(&a, 1, 4096, &job.nranks); break;
         case 't': code = tool_real(&a, 0, &job.timeout_s); break;
         case 'T': job.tag = true; break;
@@ -133,5 +154,5 @@ int tool_run(int argc, char **argv)
     if (id == TOOL_ARGS_END)
         return tool_usage("run", "which program? rcclx run -n 4 -- ./program");
     p.argv = argv + a.at - 1; /* the rest is the program's own */
-    return start(&job, &p);
+    return p.preload && preload() ? TOOL_FAILED : start(&job, &p);
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Iterator, Optional
 
@@ -58,7 +58,14 @@ PROTOTYPES = {
     "rcclxStreamDestroy": [c_void_p],
     "rcclxDump": [c_char_p, c_void_p, c_int, c_char_p, c_size_t, POINTER(c_size_t)],
 }
-LATER = {"rcclxCommSetLowPrecision": [c_void_p, c_char_p, c_size_t]}
+LATER = {
+    "rcclxCommSetLowPrecision": [c_void_p, c_char_p, c_size_t],
+    "rcclxCommSetTimeout": [c_void_p, c_double],
+    "rcclxStreamPosition": [c_void_p, POINTER(c_uint64)],
+    "rcclxStreamWait": [c_void_p, c_uint64, c_double],
+    "ncclAlltoAllv": [c_void_p, POINTER(c_size_t), POINTER(c_size_t), c_void_p, POINTER(c_size_t), POINTER(c_size_t), c_int,
+                      c_void_p, c_void_p],
+}
 TEXTS = {"ncclGetLastError": [c_void_p], "ncclGetErrorString": [c_int], "rcclxVersion": []}
 
 HINT = (

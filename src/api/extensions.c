@@ -3,11 +3,13 @@
 #include "api/communicator.h"
 #include "api/envrank.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/option.h"
 #include "base/process.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
@@ -49,6 +51,53 @@ RCCLX_EXPORT ncclResult_t rcclxStreamQuery(cudaStream_t stream)
 RCCLX_EXPORT ncclResult_t rcclxStreamDestroy(cudaStream_t stream)
 {
     return with_stream("rcclxStreamDestroy", stream, rcclx_stream_destroy);
+}
+
+RCCLX_EXPORT ncclResult_t rcclxStreamPosition(cudaStream_t stream, uint64_t *position)
+{
+    rcclx_status s = rcclx_args_need("rcclxStreamPosition", "position", position);
+
+    if (s == RCCLX_OK)
+        s = rcclx_stream_position((void *)stream, position);
+    return rcclx_result(s);
+}
+
+static struct timespec after(double seconds)
+{
+    const uint64_t ns = rcclx_clock_ns() + (uint64_t)(seconds * 1e9);
+
+    return (struct timespec){ (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+}
+
+RCCLX_EXPORT ncclResult_t rcclxStreamWait(cudaStream_t stream, uint64_t position, double seconds)
+{
+    static const double ages = 1e9; /* as good as for ever, and within what a clock can say */
+    struct timespec deadline;
+
+    if (isnan(seconds))
+        return rcclx_result(RCCLX_FAIL(RCCLX_ARGUMENT, "rcclxStreamWait: seconds is no number; a negative one waits without "
+                                       "limit"));
+    if (seconds >= 0)
+        deadline = after(seconds < ages ? seconds : ages);
+    return rcclx_result(rcclx_stream_wait((void *)stream, position, seconds >= 0 ? &deadline : NULL));
+}
+
+/* --- deadlines ------------------------------------------------------------------- */
+
+RCCLX_EXPORT ncclResult_t rcclxCommSetTimeout(ncclComm_t comm, double seconds)
+{
+    static const char call[] = "rcclxCommSetTimeout";
+    rcclx_status      s;
+    rcclx_comm       *c = rcclx_comm_acquire_ready(comm, call, &s);
+
+    if (c) {
+        if (seconds >= 0 && seconds <= 1e9)
+            rcclx_team_set_timeout(&c->team, seconds);
+        else
+            s = RCCLX_FAIL(RCCLX_ARGUMENT, "%s: %g seconds is outside 0..1e9; 0 waits without limit", call, seconds);
+        rcclx_comm_release(c);
+    }
+    return rcclx_api_result(s);
 }
 
 /* --- ranks from the launcher ------------------------------------------------------ */

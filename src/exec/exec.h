@@ -48,7 +48,8 @@ typedef struct rcclx_team {
     bool          ordered;
     size_t        slot_max, quick, chunk;   /* agreed bounds: message that fits a slot; that goes through it whatever
                                                the buffers are; bytes a round of staging */
-    double        timeout, warn_after;      /* seconds; 0: never */
+    _Atomic double timeout;                 /* seconds; 0: never. Set by the user's thread, read by streams' */
+    double        warn_after;               /* the same */
     int64_t       spin_ns;
     int           device;                   /* the GPU's number; else shown in the log */
     const rcclx_gpu *driver;                /* of this rank's GPU; NULL: host memory */
@@ -79,6 +80,9 @@ const rcclx_agreed *rcclx_team_agreed(const rcclx_team *t);
 
 /* After nranks, rank, segment, peers and agreed facts are filled in. */
 rcclx_status rcclx_team_start(rcclx_team *t);
+
+/* How long an operation may wait for a peer from now on; 0: for ever. */
+void rcclx_team_set_timeout(rcclx_team *t, double seconds);
 /* Wait for what is queued; a broken team drains at once, an aborted one within half a second. */
 void         rcclx_team_drain(rcclx_team *t);
 void         rcclx_team_stop(rcclx_team *t);  /* frees what start made; takes half-started ones */
@@ -161,6 +165,11 @@ rcclx_status rcclx_stream_create(void **handle);
 rcclx_status rcclx_stream_query(void *handle);       /* AGAIN: work left */
 rcclx_status rcclx_stream_synchronize(void *handle); /* first failure of its operations since the last call */
 rcclx_status rcclx_stream_destroy(void *handle);     /* after its work */
+rcclx_status rcclx_stream_position(void *handle, uint64_t *position); /* batches given to it so far */
+
+/* Until the first `position` batches are done: the first failure there ever was among them. AGAIN: the deadline (of
+ * CLOCK_MONOTONIC; NULL: none) came first. */
+rcclx_status rcclx_stream_wait(void *handle, uint64_t position, const struct timespec *deadline);
 bool         rcclx_stream_known(const void *handle);
 
 /* --- GPUs (gpu_*.c) -------------------------------------------------------- */
@@ -172,6 +181,7 @@ rcclx_status rcclx_gpu_choose(const char *call, int rank, const char *word, cons
 /* Set-up: create after rcclx_team_start, when every rank has said what its device is; agree when all
  * settings are known. destroy is local and takes half-made ones. */
 rcclx_status rcclx_gpu_team_create(rcclx_team *t, const uint64_t token[2], double timeout);
+void         rcclx_gpu_team_set_timeout(rcclx_team *t, double seconds); /* of launches from now on */
 rcclx_status rcclx_gpu_team_agree(rcclx_team *t, const rcclx_agreed *a);
 void         rcclx_gpu_team_destroy(rcclx_team *t);
 void         rcclx_gpu_team_abort(rcclx_team *t);  /* kernels leave */

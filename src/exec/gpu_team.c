@@ -146,6 +146,11 @@ static void fill_frame(rcclx_team *t)
         g->frame.window[r] = (uint64_t)(uintptr_t)rcclx_windows_at(g->windows, r);
 }
 
+void rcclx_gpu_team_set_timeout(rcclx_team *t, double seconds)
+{
+    t->gpu->frame.timeout_ns = (uint64_t)(seconds * 1e9);
+}
+
 /* Rank 0's wish, or what suits the device. */
 static int threads_of(const rcclx_gpu_team *g, const rcclx_agreed *a)
 {

@@ -22,22 +22,33 @@ struct rcclx_stream {
     int             users;   /* calls that hold the pointer */
     rcclx_status    failed;
     char            why[RCCLX_ERROR_TEXT];
+    uint64_t        given, done;  /* batches so far */
+    uint64_t        failed_at;    /* of the first that failed ever, counted from 1; 0: none has */
+    rcclx_status    first_failed;
+    char            first_why[RCCLX_ERROR_TEXT];
 };
 
-static void run(rcclx_stream *s, rcclx_batch *b)
+/* The lock is held, and the batch that fails is number done + 1. */
+static void fail(rcclx_stream *s, rcclx_status st)
+{
+    if (s->failed == RCCLX_OK) {
+        s->failed = st;
+        strncpy(s->why, rcclx_last_error(), sizeof(s->why) - 1);
+    }
+    if (s->failed_at == 0) {
+        s->failed_at = s->done + 1;
+        s->first_failed = st;
+        strncpy(s->first_why, rcclx_last_error(), sizeof(s->first_why) - 1);
+    }
+}
+
+static rcclx_status run(rcclx_batch *b)
 {
     rcclx_batch_wait_turns(b);
     const rcclx_status st = rcclx_batch_run(b->left, b->ntasks);
     rcclx_batch_pass_turns(b);
     rcclx_mem_free(b);
-    if (st == RCCLX_OK)
-        return;
-    pthread_mutex_lock(&s->lock);
-    if (s->failed == RCCLX_OK) {
-        s->failed = st;
-        strncpy(s->why, rcclx_last_error(), sizeof(s->why) - 1);
-    }
-    pthread_mutex_unlock(&s->lock);
+    return st;
 }
 
 static void *work(void *arg)
@@ -56,11 +67,13 @@ static void *work(void *arg)
             s->last = &s->first;
         s->busy = true;
         pthread_mutex_unlock(&s->lock);
-        run(s, b);
+        const rcclx_status st = run(b);
         pthread_mutex_lock(&s->lock);
+        if (st != RCCLX_OK)
+            fail(s, st);
+        s->done++;
         s->busy = false;
-        if (!s->first)
-            pthread_cond_broadcast(&s->change);
+        pthread_cond_broadcast(&s->change);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -101,6 +114,17 @@ bool rcclx_stream_known(const void *handle)
     return s != NULL;
 }
 
+/* Deadlines are those of the clock that nobody sets. */
+static void cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t how;
+
+    pthread_condattr_init(&how);
+    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &how);
+    pthread_condattr_destroy(&how);
+}
+
 rcclx_status rcclx_stream_create(void **handle)
 {
     rcclx_process_state *p = rcclx_process();
@@ -111,7 +135,7 @@ rcclx_status rcclx_stream_create(void **handle)
         return RCCLX_FAIL(RCCLX_NOMEM, "no memory for a stream");
     s->last = &s->first;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->change, NULL);
+    cond_init(&s->change);
     const int e = pthread_create(&s->worker, NULL, work, s);
     if (e) {
         rcclx_mem_free(s);
@@ -134,6 +158,7 @@ rcclx_status rcclx_stream_push(void *handle, rcclx_batch *b)
     pthread_mutex_lock(&s->lock);
     *s->last = b;
     s->last = &b->next;
+    s->given++;
     pthread_cond_broadcast(&s->change);
     pthread_mutex_unlock(&s->lock);
     put(s);
@@ -175,6 +200,51 @@ rcclx_status rcclx_stream_synchronize(void *handle)
     while (s->first || s->busy)
         pthread_cond_wait(&s->change, &s->lock);
     const rcclx_status st = result(s);
+    pthread_mutex_unlock(&s->lock);
+    put(s);
+    return st;
+}
+
+rcclx_status rcclx_stream_position(void *handle, uint64_t *position)
+{
+    rcclx_stream *s = get(handle);
+
+    if (!s)
+        return unknown(handle);
+    pthread_mutex_lock(&s->lock);
+    *position = s->given;
+    pthread_mutex_unlock(&s->lock);
+    put(s);
+    return RCCLX_OK;
+}
+
+/* The lock is held. False when the deadline came first. */
+static bool wait_for(rcclx_stream *s, uint64_t position, const struct timespec *deadline)
+{
+    int e = 0;
+
+    while (s->done < position && e == 0)
+        e = deadline ? pthread_cond_timedwait(&s->change, &s->lock, deadline) : pthread_cond_wait(&s->change, &s->lock);
+    return s->done >= position;
+}
+
+rcclx_status rcclx_stream_wait(void *handle, uint64_t position, const struct timespec *deadline)
+{
+    rcclx_stream *s = get(handle);
+    rcclx_status st = RCCLX_OK;
+
+    if (!s)
+        return unknown(handle);
+    pthread_mutex_lock(&s->lock);
+    if (position > s->given)
+        st = RCCLX_FAIL(RCCLX_ARGUMENT, "position %llu of a stream that was given %llu operations; pass what rcclxStreamPosition "
+                        "gave", (unsigned long long)position, (unsigned long long)s->given);
+    else if (!wait_for(s, position, deadline))
+        st = RCCLX_AGAIN;
+    else if (s->failed_at && s->failed_at <= position) {
+        st = s->first_failed;
+        rcclx_last_error_set(s->first_why);
+    }
     pthread_mutex_unlock(&s->lock);
     put(s);
     return st;

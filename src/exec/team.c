@@ -166,10 +166,17 @@ void rcclx_area_start(rcclx_area *a, int nranks, uint64_t seq)
     }
 }
 
+void rcclx_team_set_timeout(rcclx_team *t, double seconds)
+{
+    atomic_store(&t->timeout, seconds);
+    if (t->gpu)
+        rcclx_gpu_team_set_timeout(t, seconds);
+}
+
 rcclx_status rcclx_team_start(rcclx_team *t)
 {
     pthread_mutex_init(&t->cause_lock, NULL);
-    t->timeout = rcclx_option_real(RCCLX_OPT_TIMEOUT);
+    atomic_init(&t->timeout, rcclx_option_real(RCCLX_OPT_TIMEOUT));
     t->warn_after = rcclx_option_real(RCCLX_OPT_WARN_AFTER);
     t->seq = t->credit = (uint64_t)rcclx_option_int(RCCLX_OPT_SEQ_START);
     rcclx_area_start(t->area[t->rank], t->nranks, t->seq);

@@ -233,3 +233,52 @@ TEST(a_stream_says_when_it_is_done_and_what_failed)
 {
     CHECK(run_ranks_as_processes(1, query_in_child, NULL) == 0, "failed");
 }
+
+/* ---- one operation of a stream, and deadlines */
+
+static int position_in_child(int rank, int n, void *arg)
+{
+    ncclComm_t   c[2];
+    cudaStream_t s;
+    pthread_t    t;
+    int32_t      x = 1, y = 1, z = 1;
+    uint64_t     first = 9, second = 9;
+
+    (void)rank, (void)n, (void)arg;
+    if (!OK_OR_TELL(ncclCommInitAll(c, 2, NULL)) || !OK_OR_TELL(rcclxStreamCreate(&s)))
+        return 1;
+    OK_OR_TELL(rcclxStreamPosition(s, &first));
+    CHECK(first == 0 && rcclxStreamWait(s, 0, 0) == ncclSuccess, "an empty stream is at %llu", (unsigned long long)first);
+    CHECK(rcclxStreamWait(s, 1, 0) == ncclInvalidArgument && rcclxStreamWait(s, 0, (double)NAN) == ncclInvalidArgument, "refused");
+
+    /* the first is done while the second waits for its other half */
+    OK_OR_TELL(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, c[0], s));
+    OK_OR_TELL(rcclxStreamPosition(s, &first));
+    OK_OR_TELL(ncclAllReduce(&y, &y, 1, ncclInt32, ncclSum, c[0], s));
+    OK_OR_TELL(rcclxStreamPosition(s, &second));
+    CHECK(first == 1 && second == 2, "%llu and %llu", (unsigned long long)first, (unsigned long long)second);
+    CHECK(rcclxStreamWait(s, first, 0) == ncclInProgress, "the other rank has not begun");
+    CHECK(rcclxStreamWait(s, first, 0.01) == ncclInProgress, "nor is it there after 10 ms");
+    pthread_create(&t, NULL, late_half, c[1]);
+    OK_OR_TELL(rcclxStreamWait(s, first, -1));
+    CHECK(x == 3 && rcclxStreamWait(s, second, 0) == ncclInProgress, "%d", x);
+    pthread_join(t, NULL);
+
+    /* the limit that is set now holds for what is waiting; the failure is that of the second, and stays */
+    CHECK(rcclxCommSetTimeout(c[0], -1) == ncclInvalidArgument, "a negative limit");
+    OK_OR_TELL(rcclxCommSetTimeout(c[0], 0.05));
+    CHECK(rcclxStreamWait(s, second, 60) == ncclRemoteError, "nobody answers");
+    CHECK(strstr(ncclGetLastError(NULL), "waits since") && strstr(ncclGetLastError(NULL), "0.05 s"), "%s", ncclGetLastError(NULL));
+    CHECK(rcclxStreamSynchronize(s) == ncclRemoteError && rcclxStreamSynchronize(s) == ncclSuccess, "told once");
+    CHECK(rcclxStreamWait(s, first, 0) == ncclSuccess && rcclxStreamWait(s, second, 0) == ncclRemoteError, "each its own");
+    CHECK(ncclAllReduce(&z, &z, 1, ncclInt32, ncclSum, c[0], NULL) == ncclRemoteError, "the communicator is broken");
+    OK_OR_TELL(rcclxStreamDestroy(s));
+    OK_OR_TELL(ncclCommAbort(c[0]));
+    OK_OR_TELL(ncclCommAbort(c[1]));
+    return 0;
+}
+
+TEST(one_operation_of_a_stream_is_waited_for_with_a_deadline)
+{
+    CHECK(run_ranks_as_processes(1, position_in_child, NULL) == 0, "failed");
+}

@@ -41,6 +41,8 @@ def a_wheel_takes_the_library_along():
         ran = python(where, "import rcclx; print(rcclx.library_path); rcclx.Communicator.from_env().all_reduce(bytearray(4))")
         assert ran.stdout.strip() == os.path.join(where, "rcclx", "lib", "librcclx.so"), ran
         assert "InvalidArgument: x: a bytearray has none" in ran.stderr, ran.stderr
+        ran = python(where, "import rcclx.preload; print(rcclx.preload.path)")
+        assert ran.stdout.strip() == os.path.join(where, "rcclx", "lib", "libnccl.so.2"), ran
 
 
 @test

@@ -43,7 +43,7 @@ static const char *const functions[] = {
 static const char *const single[] = {
     "mscclLoadAlgo", "mscclRunAlgo", "mscclUnloadAlgo", "rcclGetAlgoInfo", "rcclGetAlgoName", "rcclGetProtocolName",
     "rcclxVersion", "rcclxCommInitRankDevice", "rcclxStreamCreate", "rcclxStreamSynchronize", "rcclxStreamQuery",
-    "rcclxStreamDestroy", "rcclxEnvRank", "rcclxCommInitEnv", "rcclxDump",
+    "rcclxStreamDestroy", "rcclxStreamPosition", "rcclxStreamWait", "rcclxCommSetTimeout", "rcclxEnvRank", "rcclxCommInitEnv", "rcclxDump",
     "rcclxCommSetLowPrecision", "rcclxCommGetLowPrecision",
 };
 

@@ -114,6 +114,11 @@ kill -KILL $launcher
 wait $launcher 2>/dev/null
 is "nothing is left of a killed launcher either" none_left "$folder/lost" 4
 
+is "--preload" ends 0 -n 1 --preload -- sh -c 'echo "$LD_PRELOAD"'
+is "puts the library there" says out '/lib/libnccl\.so\.2$'
+LD_PRELOAD=/dev/null/none.so "$rcclx" run -n 1 --preload -- sh -c 'echo "$LD_PRELOAD"' >"$folder/out" 2>/dev/null
+is "before what is there already" says out '/lib/libnccl\.so\.2:/dev/null/none\.so$'
+
 is "no such program" ends 127 -n 2 ./no-such-program
 is "is named" says err "^rcclx run: ./no-such-program: No such file"
 is "no program" ends 2 -n 2
