@@ -20,6 +20,15 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+char (*rcclx_probe_names(rcclx_probe *p))[64]
+{
+    char (*names)[64] = rcclx_mem_alloc(RCCLX_PROBE_MOST * sizeof(*names));
+
+    if (!names && p->x->status == RCCLX_OK)
+        p->x->status = RCCLX_FAIL(RCCLX_NOMEM, "no memory to look at this machine");
+    return names;
+}
+
 /* --- CPUs -------------------------------------------------------------------------------- */
 
 static const char *arch_name(void)
@@ -87,7 +96,7 @@ int rcclx_probe_cpu(rcclx_probe *p, int numa)
 
 static void find_cpus(rcclx_probe *p)
 {
-    char (*names)[64] = rcclx_mem_alloc(RCCLX_PROBE_MOST * sizeof(*names)), text[64];
+    char (*names)[64] = rcclx_probe_names(p), text[64];
     const int n = names ? rcclx_sysfs_list(names, RCCLX_PROBE_MOST, "%s/sys/devices/system/node", p->root) : 0;
 
     for (int i = 0; i < n; i++)

@@ -6,6 +6,7 @@
  * CPUs are nodes, too, without a gfx_target_version. */
 #include "topo/discover.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "topo/sysfs.h"
 
@@ -84,10 +85,12 @@ static void list_links(rcclx_probe *p, char (*names)[64], const kfd_gpu *gpus, i
 
 void rcclx_probe_kfd(rcclx_probe *p)
 {
-    char (*names)[64] = rcclx_mem_alloc(RCCLX_PROBE_MOST * sizeof(*names));
+    char (*names)[64] = rcclx_probe_names(p);
     kfd_gpu *gpus = rcclx_mem_alloc(RCCLX_PROBE_MOST * sizeof(*gpus));
     const int n = names && gpus ? list_gpus(p, names, gpus) : 0;
 
+    if (!gpus && p->x->status == RCCLX_OK)
+        p->x->status = RCCLX_FAIL(RCCLX_NOMEM, "no memory to look at this machine");
     for (int i = 0; i < n; i++)
         list_links(p, names, gpus, n, i);
     rcclx_mem_free(names);

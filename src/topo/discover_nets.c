@@ -113,7 +113,7 @@ static void add_interface(rcclx_probe *p, const char *name)
 
 void rcclx_probe_nets(rcclx_probe *p)
 {
-    char (*names)[64] = rcclx_mem_alloc(RCCLX_PROBE_MOST * sizeof(*names)), (*ports)[64] = rcclx_mem_alloc(16 * sizeof(*ports));
+    char (*names)[64] = rcclx_probe_names(p), (*ports)[64] = rcclx_probe_names(p);
     int n = names && ports ? rcclx_sysfs_list(names, RCCLX_PROBE_MOST, "%s/sys/class/infiniband", p->root) : 0;
 
     for (int i = 0; i < n; i++)

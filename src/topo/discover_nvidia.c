@@ -116,7 +116,7 @@ static void describe(rcclx_probe *p, const nvml *n, int gpu, const char *busid)
 
 void rcclx_probe_nvidia(rcclx_probe *p, bool with_nvml)
 {
-    char (*names)[64] = rcclx_mem_alloc(RCCLX_PROBE_MOST * sizeof(*names));
+    char (*names)[64] = rcclx_probe_names(p);
     const int ndevices = names ? rcclx_sysfs_list(names, RCCLX_PROBE_MOST, "%s/sys/bus/pci/devices", p->root) : 0;
     nvml n = { .library = NULL };
     bool loaded = false;
