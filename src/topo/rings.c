@@ -14,9 +14,10 @@
  *
  * Looking for a ring is a depth-first search with chance in it: a generator that starts
  * the same everywhere. When a ring fails, all begin again, some tens of times, and prefer
- * something else: near GPUs, GPUs with few ways left, links with much left, anything. So
- * rings of near links alone are found where they are best, and such that mix them with
- * far ones where that leaves less behind. Nodes that are alike are searched once. */
+ * something else: what goes from end to end where the bound is reached (ring_bound.c), near
+ * GPUs, GPUs with few ways left, links with much left, anything. So rings of near links
+ * alone are found where they are best, and such that mix them with far ones where that
+ * leaves less behind. Nodes that are alike are searched once. */
 #include "topo/yard.h"
 
 #include "base/log.h"
@@ -37,6 +38,7 @@ typedef struct {
     uint64_t random;
     int      taste;                    /* which choices come first: see cost_of */
     int      steps, total;             /* left */
+    double  *wish;                     /* [end][end]: what of the yard's wishes is left; NULL: there are none */
 } hunt;
 
 /* One kind of node: its rings, found so far and best. */
@@ -49,6 +51,14 @@ static uint32_t draw(hunt *h)
 {
     h->random = h->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(h->random >> 33);
+}
+
+/* The way between two ends, taken by a ring or given back. */
+static void take(hunt *h, int from, int to, double rate)
+{
+    rcclx_yard_take(h->y, from, to, rate);
+    if (h->wish)
+        h->wish[from * (h->y->t->ngpus + h->y->t->nnets) + to] -= rate;
 }
 
 /* --- one ring ------------------------------------------------------------------------- */
@@ -75,12 +85,22 @@ static int by_cost(const void *a, const void *b)
     return x->cost != y->cost ? (x->cost < y->cost ? -1 : 1) : x->gpu - y->gpu;
 }
 
-/* Near ones first, or the one with the fewest ways left, or the way with most left, or any. */
+/* In how many hundredths of a ring's rate the bound's rings would still like to go there; 0 to 9999. */
+static uint32_t wished(const hunt *h, int end, int g)
+{
+    const double left = h->wish[end * (h->y->t->ngpus + h->y->t->nnets) + h->y->gpus[g]] / h->rate * 100;
+
+    return left <= 0 ? 0 : left < 9999 ? (uint32_t)left : 9999;
+}
+
+/* As the bound's rings would go, or near ones first, or the one with the fewest ways left, or the way with most left, or any. */
 static uint32_t cost_of(hunt *h, int end, int g)
 {
     const uint32_t kind = rcclx_topo_path(h->y->t, end, h->y->gpus[g])->kind, chance = draw(h) & 0xffff;
 
-    switch (h->taste % 4) {
+    if (h->wish && h->taste % 2)
+        return (9999 - wished(h, end, g)) << 16 | chance;
+    switch (h->taste / (h->wish ? 2 : 1) % 4) {
     case 0: return kind << 24 | (uint32_t)ways_into(h, g) << 16 | chance;
     case 1: return (uint32_t)ways_into(h, g) << 16 | chance;
     case 2: return (255 - rcclx_yard_times(h->y, end, h->y->gpus[g], h->rate)) << 16 | chance;
@@ -118,7 +138,7 @@ static bool extend(hunt *h, int n)
             return true;
         if (!closes(h, n - 1))
             return false;
-        rcclx_yard_take(h->y, y->gpus[h->at[n - 1]], h->network ? h->port : y->gpus[h->at[0]], h->rate);
+        take(h, y->gpus[h->at[n - 1]], h->network ? h->port : y->gpus[h->at[0]], h->rate);
         return true;
     }
     if (--h->steps < 0 || --h->total < 0)
@@ -128,10 +148,10 @@ static bool extend(hunt *h, int n)
     for (int i = 0; i < nchoices; i++) {
         h->at[n] = list[i].gpu;
         h->used[list[i].gpu] = true;
-        rcclx_yard_take(h->y, end, y->gpus[list[i].gpu], h->rate);
+        take(h, end, y->gpus[list[i].gpu], h->rate);
         if (extend(h, n + 1))
             return true;
-        rcclx_yard_take(h->y, end, y->gpus[list[i].gpu], -h->rate);
+        take(h, end, y->gpus[list[i].gpu], -h->rate);
         h->used[list[i].gpu] = false;
         if (h->steps < 0 || h->total < 0)
             return false;
@@ -158,7 +178,11 @@ static int find_set(hunt *h, int m, const int *rails, catch *out)
 {
     int n = 0;
 
+    const size_t nends = (size_t)(h->y->t->ngpus + h->y->t->nnets);
+
     rcclx_yard_reset(h->y);
+    if (h->wish)
+        memcpy(h->wish, h->y->wish, nends * nends * sizeof(double));
     for (; n < m; n++) {
         h->port = h->network ? h->y->ports[rails[n] % h->y->nports] : -1;
         if (!find_ring(h))
@@ -171,8 +195,10 @@ static int find_set(hunt *h, int m, const int *rails, catch *out)
 
 static void find_best_set(hunt *h, int m, const int *rails, catch *best)
 {
+    const size_t nends = (size_t)(h->y->t->ngpus + h->y->t->nnets);
     catch *now = RCCLX_NEW(catch);
 
+    h->wish = h->y->wish ? rcclx_mem_alloc(nends * nends * sizeof(double)) : NULL;
     best->found = 0;
     h->total = TOTAL / 8;
     for (int i = 0; now && i < RESTARTS && best->found < m && h->total > 0; i++) {
@@ -182,6 +208,7 @@ static void find_best_set(hunt *h, int m, const int *rails, catch *best)
         if (!now->found)
             break; /* not even one: the next try would begin as this one did */
     }
+    rcclx_mem_free(h->wish);
     rcclx_mem_free(now);
 }
 
@@ -246,6 +273,7 @@ rcclx_status rcclx_bound_rings(rcclx_schedule *s, const rcclx_field *f)
         for (int i = 0; i < f->yards[y].ngpus; i++)
             shares[i] = 1.0 / f->nranks;
         RCCLX_TRY(rcclx_flow_cut(&f->yards[y], f->nnodes > 1, &cut));
+        RCCLX_TRY(rcclx_bound_degrees(&f->yards[y], f->nnodes > 1, &cut));
         RCCLX_TRY(rcclx_flow_spread(&f->yards[y], f->nnodes > 1, shares, false, &spread));
         RCCLX_TRY(rcclx_flow_spread(&f->yards[y], f->nnodes > 1, shares, true, &back));
         spread = (spread < back ? spread : back) * (f->nranks - 1) / f->nranks;

@@ -149,6 +149,7 @@ void rcclx_field_close(rcclx_field *f)
     for (int y = 0; f->yards && y < f->nyards; y++) {
         rcclx_mem_free(f->yards[y].left);
         rcclx_mem_free(f->yards[y].used);
+        rcclx_mem_free(f->yards[y].wish);
     }
     rcclx_mem_free(f->yards);
     rcclx_mem_free(f->first);
@@ -161,20 +162,42 @@ int rcclx_field_rank(const rcclx_field *f, int node, int i)
     return f->nodes[node].ranks ? f->nodes[node].ranks[i] : f->first[node] + i;
 }
 
+static bool goes_over(const rcclx_yard *y, int from, int to, int link)
+{
+    const rcclx_path *p = rcclx_topo_path(y->t, from, to);
+    bool over = false;
+
+    for (int i = 0; i < p->nhops; i++)
+        over |= y->t->hops[p->first + i] == link;
+    return over;
+}
+
+/* The narrowest link that all GPUs' ways to the port (or from it) have in common. */
+static double neck(const rcclx_yard *y, int port, bool out)
+{
+    const rcclx_path *first = rcclx_topo_path(y->t, out ? y->gpus[0] : port, out ? port : y->gpus[0]);
+    double rate = 1e300;
+
+    for (int i = 0; i < first->nhops; i++) {
+        const int link = y->t->hops[first->first + i];
+        bool all = true;
+        for (int g = 1; g < y->ngpus && all; g++)
+            all = goes_over(y, out ? y->gpus[g] : port, out ? port : y->gpus[g], link);
+        if (all && y->t->links[link].rate < rate)
+            rate = y->t->links[link].rate;
+    }
+    return rate;
+}
+
 double rcclx_field_rail_rate(const rcclx_field *f, int p)
 {
     double worst = 1e300;
 
-    for (int k = 0; k < f->nyards; k++) {
-        const rcclx_yard *y = &f->yards[k];
-        double best = 0;
-        for (int i = 0; i < y->ngpus; i++) {
-            const double out = rcclx_topo_path(y->t, y->gpus[i], y->ports[p])->rate, in = rcclx_topo_path(y->t, y->ports[p], y->gpus[i])->rate;
-            const double both = out < in ? out : in;
-            best = both > best ? both : best;
+    for (int k = 0; k < f->nyards; k++)
+        for (int out = 0; out < 2; out++) {
+            const double rate = neck(&f->yards[k], f->yards[k].ports[p], out);
+            worst = rate < worst ? rate : worst;
         }
-        worst = best < worst ? best : worst;
-    }
     return worst;
 }
 

@@ -14,6 +14,7 @@ typedef struct {
     bool   *used;         /* [link]: on the way between two GPUs, or to a port if there are several nodes */
     double *left;         /* [link] */
     bool    torn;         /* something was to go where no way leads */
+    double *wish;         /* [end][end]: what goes from end to end where rings reach their bound; NULL: not known */
     int     nodes;        /* how many nodes are like this */
 } rcclx_yard;
 
@@ -29,7 +30,7 @@ rcclx_status rcclx_field_open(rcclx_field *f, const rcclx_share *nodes, int nnod
 void         rcclx_field_close(rcclx_field *f);
 int          rcclx_field_rank(const rcclx_field *f, int node, int i); /* of the node's i-th GPU */
 
-double rcclx_field_rail_rate(const rcclx_field *f, int p);            /* what any GPU reaches port p with, in the worst node */
+double rcclx_field_rail_rate(const rcclx_field *f, int p);            /* what all GPUs together reach port p with, in the worst node */
 
 void rcclx_yard_reset(rcclx_yard *y);                                 /* all links are free again */
 bool rcclx_yard_fits(const rcclx_yard *y, int from, int to, double rate);
@@ -52,6 +53,10 @@ rcclx_status rcclx_find_rings(rcclx_schedule *s, rcclx_field *f);
 rcclx_status rcclx_find_trees(rcclx_schedule *s, rcclx_field *f);
 rcclx_status rcclx_find_rails(rcclx_schedule *s, rcclx_field *f);
 rcclx_status rcclx_find_swaps(rcclx_schedule *s, rcclx_field *f);
+
+/* Lowers a bound of rings where going in and out of every GPU once makes it lower (ring_bound.c), and fills the yard's
+ * wishes; up to 16 GPUs. */
+rcclx_status rcclx_bound_degrees(rcclx_yard *y, bool network, double *bound);
 
 /* Rings into a schedule that was made for RCCLX_CHANNELS; none is no failure. */
 rcclx_status rcclx_fill_rings(rcclx_schedule *s, rcclx_field *f);
