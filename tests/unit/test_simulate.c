@@ -274,6 +274,18 @@ TEST(less_is_not_faster)
     CHECK(forecast("pairs", RCCLX_ALL_TO_ALL, &d, 65536) > 2 * forecast("pairs", RCCLX_ALL_TO_ALL, &c, 65536), "oversubscription costs an all-to-all nothing");
 }
 
+/* In two tiers an all-to-all of large messages is as much slower as the leaves' ways up are. */
+TEST(leaves_hold_back_an_all_to_all)
+{
+    rcclx_cluster c, d;
+
+    rcclx_cluster_default(&c, 256, 8);
+    d = c;
+    d.oversubscription = 4;
+    const double ratio = forecast("pairs", RCCLX_ALL_TO_ALL, &d, 1 << 20) / forecast("pairs", RCCLX_ALL_TO_ALL, &c, 1 << 20);
+    CHECK(ratio > 3.5 && ratio < 4.5, "%g times slower", ratio);
+}
+
 TEST(a_message_a_node_helps_where_messages_are_many)
 {
     rcclx_cluster c;

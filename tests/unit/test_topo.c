@@ -141,6 +141,7 @@ TEST(ways_have_nccls_kinds)
         { 1, 3, RCCLX_PATH_PHB, 24 },
         { 0, 4, RCCLX_PATH_NVL, 80 },   /* four lanes of 20 */
         { 4, 0, RCCLX_PATH_NVL, 80 },
+        { 5, 4, RCCLX_PATH_NVL, 40 },   /* its other end alone tells of it */
         { 1, 4, RCCLX_PATH_SYS, 10 },
         { 0, 5, RCCLX_PATH_NVB, 40 },   /* by way of 4, two lanes of 20 there, told of by one end */
         { 0, 6, RCCLX_PATH_PIX, 12 },
@@ -174,6 +175,22 @@ TEST(a_link_to_the_cpu_that_is_not_pci)
     REQUIRE(rcclx_topo_parse(&topo, text, strlen(text), "text") == RCCLX_OK, "%s", rcclx_last_error());
     CHECK(find_kind(0, 1) == RCCLX_PATH_P2C && near_to(rcclx_topo_path(&topo, 0, 1)->rate, 25), "%s %g", rcclx_path_name((rcclx_path_kind)find_kind(0, 1)),
           rcclx_topo_path(&topo, 0, 1)->rate);
+    rcclx_topo_fini(&topo);
+}
+
+/* Two links lead from the GPU to its CPU, and one is narrow. */
+TEST(of_ways_as_short_the_widest)
+{
+    static const char text[] =
+        "<system version='1'><cpu numaid='0' arch='arm64'>"
+        " <pci busid='0000:01:00.0' link_speed='16 GT/s' link_width='16'><gpu dev='0' sm='90' rank='0'><c2c count='1' bw='1000'/></gpu></pci>"
+        " <pci busid='0000:02:00.0' link_speed='32 GT/s' link_width='16'><nic><net name='n0' dev='0' speed='200000'/></nic></pci>"
+        "</cpu></system>";
+
+    REQUIRE(rcclx_topo_parse(&topo, text, strlen(text), "text") == RCCLX_OK, "%s", rcclx_last_error());
+    CHECK(find_kind(0, 1) == RCCLX_PATH_PHB && near_to(rcclx_topo_path(&topo, 0, 1)->rate, 24), "%s %g", rcclx_path_name((rcclx_path_kind)find_kind(0, 1)),
+          rcclx_topo_path(&topo, 0, 1)->rate);
+    CHECK(near_to(rcclx_topo_path(&topo, 1, 0)->rate, 24), "%g", rcclx_topo_path(&topo, 1, 0)->rate);
     rcclx_topo_fini(&topo);
 }
 

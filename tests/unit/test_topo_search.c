@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/option.h"
+#include "topo/simplex.h"
 #include "topo/yard.h"
 
 #include <dirent.h>
@@ -132,6 +133,110 @@ TEST(bounds_are_reached_where_that_is_known)
     }
 }
 
+TEST(linear_programs)
+{
+    /* x0 <= x1 + x2, x1 <= 3, x2 <= 4 - x1 / 2: x1 = 3, x2 = 2.5 */
+    rcclx_simplex p;
+    double most = 0;
+
+    REQUIRE(rcclx_simplex_open(&p, 3, 3) == RCCLX_OK, "%s", rcclx_last_error());
+    int r = rcclx_simplex_row(&p, 0);
+    *rcclx_simplex_at(&p, r, 0) = 1;
+    *rcclx_simplex_at(&p, r, 1) = *rcclx_simplex_at(&p, r, 2) = -1;
+    r = rcclx_simplex_row(&p, 3);
+    *rcclx_simplex_at(&p, r, 1) = 1;
+    r = rcclx_simplex_row(&p, 4);
+    *rcclx_simplex_at(&p, r, 1) = 0.5;
+    *rcclx_simplex_at(&p, r, 2) = 1;
+    CHECK(rcclx_simplex_solve(&p, &most) && most >= 5.5 && near_to(most, 5.5), "%.9g", most);
+    CHECK(near_to(rcclx_simplex_value(&p, 1), 3) && near_to(rcclx_simplex_value(&p, 2), 2.5), "%g %g", rcclx_simplex_value(&p, 1), rcclx_simplex_value(&p, 2));
+    rcclx_simplex_close(&p);
+    REQUIRE(rcclx_simplex_open(&p, 2, 1) == RCCLX_OK, "%s", rcclx_last_error());
+    r = rcclx_simplex_row(&p, 1);
+    *rcclx_simplex_at(&p, r, 1) = 1;
+    CHECK(!rcclx_simplex_solve(&p, &most), "x0 has no limit, and %g was found", most);
+    rcclx_simplex_close(&p);
+}
+
+/* GPU 1 has four lanes to GPU 0, one to each other: six rings could leave it, and only four can go in and out. */
+TEST(rings_go_in_and_out_of_every_gpu)
+{
+    static const int lanes[4][4] = { { 0, 4, 4, 4 }, { 4, 0, 1, 1 }, { 4, 1, 0, 4 }, { 4, 1, 4, 0 } };
+    char text[4096];
+    rcclx_schedule s;
+    int n = sprintf(text, "<system version='2'><cpu numaid='0'>");
+
+    for (int i = 0; i < 4; i++) {
+        n += sprintf(text + n, "<pci busid='0000:0%d:00.0'><gpu dev='%d' gcn='gfx90a'>", i + 1, i);
+        for (int k = 0; k < 4; k++)
+            if (k != i)
+                n += sprintf(text + n, "<xgmi target='0000:0%d:00.0' count='%d'/>", k + 1, lanes[i][k]);
+        n += sprintf(text + n, "</gpu></pci>");
+    }
+    sprintf(text + n, "</cpu></system>");
+    REQUIRE(rcclx_topo_parse(&c.topo, text, strlen(text), "lanes") == RCCLX_OK, "%s", rcclx_last_error());
+    cluster_place(&c, NULL, 4, 1);
+    if (find(&s, RCCLX_RINGS, "lanes"))
+        CHECK(near_to(s.bound, 4 * 36) && rcclx_schedule_proved(&s) && s.limit > 5 * 36, "%g of %g, limit %g", s.total, s.bound, s.limit);
+    rcclx_schedule_fini(&s);
+    rcclx_topo_fini(&c.topo);
+}
+
+/* Too many GPUs for the linear program: the minimum cut alone. */
+TEST(bounds_of_many_gpus)
+{
+    const machine m = { .ngpus = 20, .ncpus = 2, .nports = 2, .gcn = "gfx942", .joined = all_joined, .mbit = 400000 };
+    rcclx_schedule s;
+
+    REQUIRE(machine_open(&c.topo, &m) == RCCLX_OK, "%s", rcclx_last_error());
+    cluster_place(&c, NULL, 20, 1);
+    if (find(&s, RCCLX_RINGS, "twenty"))
+        CHECK(near_to(s.bound, 19 * 48) && s.total >= 8 * 48, "%g of %g", s.total, s.bound);
+    rcclx_schedule_fini(&s);
+    rcclx_topo_fini(&c.topo);
+}
+
+/* GPU 0 is joined to 1, 1 to 2, which is next to the port: 1 helps 0 nothing, since it needs help itself. And the link
+ * to whoever helps is narrower than the port. */
+TEST(relays_are_the_last_ones)
+{
+    static const char text[] =
+        "<system version='2'><cpu numaid='0'><pci busid='0000:01:00.0'><gpu dev='0' gcn='906'><xgmi target='0000:02:00.0'/></gpu></pci></cpu>"
+        "<cpu numaid='1'><pci busid='0000:02:00.0'><gpu dev='1' gcn='906'><xgmi target='0000:01:00.0'/><xgmi target='0000:03:00.0'/></gpu></pci>"
+        "<pci busid='0000:10:00.0' link_speed='64 GT/s' link_width='16'><pci busid='0000:03:00.0' link_speed='64 GT/s' link_width='16'>"
+        "<gpu dev='2' gcn='906'><xgmi target='0000:02:00.0'/></gpu></pci>"
+        "<pci busid='0000:04:00.0' link_speed='64 GT/s' link_width='16'><nic><net name='n' dev='0' speed='800000'/></nic></pci></pci></cpu></system>";
+    rcclx_schedule s;
+
+    REQUIRE(rcclx_topo_parse(&c.topo, text, strlen(text), "text") == RCCLX_OK, "%s", rcclx_last_error());
+    cluster_place(&c, NULL, 3, 2);
+    if (find(&s, RCCLX_RAILS, "three"))
+        CHECK(s.rows[0] == 0 && s.rows[1] == 2 && s.rows[2] == 2, "relays %d %d %d", s.rows[0], s.rows[1], s.rows[2]);
+    rcclx_schedule_fini(&s);
+    static const int last[] = { 1, 2 };
+    cluster_place(&c, last, 2, 2);
+    if (find(&s, RCCLX_RAILS, "two"))
+        CHECK(near_to(s.total, 2 * 24), "%g: GPU 1 has 24, and GPU 2 gets no more", s.total);
+    rcclx_schedule_fini(&s);
+    rcclx_topo_fini(&c.topo);
+}
+
+TEST(ports_are_dealt_evenly)
+{
+    const machine m = { .ngpus = 4, .ncpus = 1, .nports = 2, .gcn = "gfx942", .joined = all_joined, .mbit = 100000 };
+    rcclx_schedule s;
+    int users[2] = { 0 };
+
+    REQUIRE(machine_open(&c.topo, &m) == RCCLX_OK, "%s", rcclx_last_error());
+    cluster_place(&c, NULL, 4, 2);
+    REQUIRE(find(&s, RCCLX_SWAPS, "four"), "none");
+    for (int r = 0; r < 4; r++)
+        users[s.ports[r]]++;
+    CHECK(users[0] == 2 && users[1] == 2, "%d and %d GPUs", users[0], users[1]);
+    rcclx_schedule_fini(&s);
+    rcclx_topo_fini(&c.topo);
+}
+
 /* Rail c stays on port c: between nodes as well as in trees. */
 TEST(channels_stay_on_their_rails)
 {
@@ -251,6 +356,11 @@ TEST(the_checker_sees_wrong_shapes)
     s.rows[3] = b;
     s.rows[12] = a;
     fault(&s, "a node that is entered twice");
+    s.rows[3] = a;
+    s.rows[12] = b;
+    s.rate /= 10;
+    s.total /= 10;
+    spoil(&s, &s.rows[2], s.rows[4], "a rank twice, though links carry it");
     rcclx_schedule_fini(&s);
     REQUIRE(find(&s, RCCLX_TREES, "mesh"), "none");
     spoil(&s, &s.depth, s.depth + 1, "another depth");
