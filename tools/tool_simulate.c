@@ -66,7 +66,9 @@ static int make_cluster(const tool_cluster *q, int nodes, rcclx_cluster *c)
     c->oversubscription = q->oversubscription > 0 ? q->oversubscription : c->oversubscription;
     c->port_rate        = q->port_rate > 0 ? q->port_rate : c->port_rate;
     c->link_rate        = q->link_rate > 0 ? q->link_rate : c->link_rate;
-    c->gpu_rate         = q->gpu_rate > 0 ? q->gpu_rate : q->link_rate > 0 ? q->link_rate * (c->ppn > 1 ? c->ppn - 1 : 1) : c->gpu_rate;
+    c->gpu_rate = q->gpu_rate > 0    ? q->gpu_rate
+                  : q->link_rate > 0 ? q->link_rate * (c->ppn > 1 ? c->ppn - 1 : 1)
+                                     : c->gpu_rate;
     return rcclx_cluster_check(c, why, sizeof(why)) ? TOOL_OK : tool_usage("plan", "%s", why);
 }
 
@@ -94,14 +96,15 @@ static const rcclx_forecaster *find_best(rcclx_kind kind, const rcclx_cluster *c
 
 static void put_cluster(const rcclx_cluster *c)
 {
-    printf("%d nodes of %d ranks, %d rails of %.4g GB/s; %.4g GB/s between two GPUs, %.4g of one GPU to all\n", c->nodes, c->ppn, c->rails, c->port_rate,
-           c->link_rate, c->gpu_rate);
+    printf("%d nodes of %d ranks, %d rails of %.4g GB/s; %.4g GB/s between two GPUs, %.4g of one GPU to all\n", c->nodes,
+           c->ppn, c->rails, c->port_rate, c->link_rate, c->gpu_rate);
     if (c->tiers == 1)
         printf("one switch for all\n\n");
     else if (c->tiers == 2)
         printf("leaves of %d nodes for each rail, spines; oversubscription %g\n\n", c->leaf_nodes, c->oversubscription);
     else
-        printf("leaves of %d nodes for each rail, pods of %d leaves, cores; oversubscription %g\n\n", c->leaf_nodes, c->pod_leaves, c->oversubscription);
+        printf("leaves of %d nodes for each rail, pods of %d leaves, cores; oversubscription %g\n\n", c->leaf_nodes,
+               c->pod_leaves, c->oversubscription);
 }
 
 static int show_table(const rcclx_cluster *c, rcclx_kind kind, double nbytes)
@@ -110,14 +113,17 @@ static int show_table(const rcclx_cluster *c, rcclx_kind kind, double nbytes)
     const rcclx_forecaster *which = find_best(kind, c, nbytes, &best);
 
     if (!which)
-        return tool_usage("plan", "%s is not simulated; all_reduce, all_gather, reduce_scatter and alltoall are", rcclx_kind_word(kind));
-    printf("%s of %d ranks, %.0f bytes, on paper: %s, %.1f us\n", rcclx_kind_name(kind), c->nodes * c->ppn, nbytes, which->name, best.ns / 1e3);
+        return tool_usage("plan", "%s is not simulated; all_reduce, all_gather, reduce_scatter and alltoall are",
+                          rcclx_kind_word(kind));
+    printf("%s of %d ranks, %.0f bytes, on paper: %s, %.1f us\n", rcclx_kind_name(kind), c->nodes * c->ppn, nbytes,
+           which->name, best.ns / 1e3);
     put_cluster(c);
     printf("  %-14s %12s %10s %7s  %-24s %s\n", "schedule", "us", "busbw GB/s", "pieces", "held by", "");
     for (int i = 0; rcclx_forecasts[i]; i++)
         if (rcclx_simulate(rcclx_forecasts[i], kind, c, nbytes, &f))
-            printf("%c %-14s %12.1f %10.2f %7d  %-24s %s\n", rcclx_forecasts[i] == which ? '*' : ' ', rcclx_forecasts[i]->name, f.ns / 1e3,
-                   bus_bytes(c, kind, nbytes) / f.ns, f.pieces, rcclx_held_text(f.held), rcclx_forecasts[i]->about);
+            printf("%c %-14s %12.1f %10.2f %7d  %-24s %s\n", rcclx_forecasts[i] == which ? '*' : ' ',
+                   rcclx_forecasts[i]->name, f.ns / 1e3, bus_bytes(c, kind, nbytes) / f.ns, f.pieces,
+                   rcclx_held_text(f.held), rcclx_forecasts[i]->about);
     return TOOL_OK;
 }
 
@@ -152,8 +158,8 @@ static int show_sweep(const tool_cluster *q, rcclx_kind kind, double nbytes)
 {
     const int last = q->nodes ? q->nodes : LARGEST;
 
-    printf("%s of %.0f bytes, the best schedule on paper\n\n%8s %8s  %-14s %12s %10s  %s\n", rcclx_kind_name(kind), nbytes, "nodes", "ranks", "schedule",
-           "us", "busbw GB/s", "held by");
+    printf("%s of %.0f bytes, the best schedule on paper\n\n%8s %8s  %-14s %12s %10s  %s\n", rcclx_kind_name(kind), nbytes,
+           "nodes", "ranks", "schedule", "us", "busbw GB/s", "held by");
     for (int nodes = SMALLEST; nodes <= last; nodes *= 2) {
         rcclx_cluster           c;
         rcclx_forecast          f;
@@ -163,8 +169,8 @@ static int show_sweep(const tool_cluster *q, rcclx_kind kind, double nbytes)
             return TOOL_FAILED;
         which = find_best(kind, &c, nbytes, &f);
         if (which)
-            printf("%8d %8d  %-14s %12.1f %10.2f  %s\n", nodes, nodes * c.ppn, which->name, f.ns / 1e3, bus_bytes(&c, kind, nbytes) / f.ns,
-                   rcclx_held_text(f.held));
+            printf("%8d %8d  %-14s %12.1f %10.2f  %s\n", nodes, nodes * c.ppn, which->name, f.ns / 1e3,
+                   bus_bytes(&c, kind, nbytes) / f.ns, rcclx_held_text(f.held));
     }
     return TOOL_OK;
 }

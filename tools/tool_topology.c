@@ -37,7 +37,8 @@ static int choose_gpus(picture *p, const char *list)
             last = strtol(at, &end, 10);
         }
         if (end == at || (*end && *end != ',') || first < 0 || last < first || last >= p->topo.ngpus)
-            return tool_usage("info", "--gpus %s: a list such as 0,2,4-7 is needed; there are GPUs 0 to %d", list, p->topo.ngpus - 1);
+            return tool_usage("info", "--gpus %s: a list such as 0,2,4-7 is needed; there are GPUs 0 to %d", list,
+                              p->topo.ngpus - 1);
         for (long g = first; g <= last && p->ngpus < RCCLX_TOPO_GPUS; g++)
             p->gpus[p->ngpus++] = (int)g;
         at = *end ? end + 1 : end;

@@ -100,8 +100,8 @@ static void find_cpus(rcclx_probe *p)
     const int n = names ? rcclx_sysfs_list(names, RCCLX_PROBE_MOST, "%s/sys/devices/system/node", p->root) : 0;
 
     for (int i = 0; i < n; i++)
-        if (!strncmp(names[i], "node", 4) && rcclx_sysfs_text(text, sizeof(text), "%s/sys/devices/system/node/%s/cpulist", p->root, names[i]) &&
-            *text)
+        if (!strncmp(names[i], "node", 4) &&
+            rcclx_sysfs_text(text, sizeof(text), "%s/sys/devices/system/node/%s/cpulist", p->root, names[i]) && *text)
             rcclx_probe_cpu(p, (int)strtol(names[i] + 4, NULL, 10));
     rcclx_mem_free(names);
     if (p->x->nelements == 1)

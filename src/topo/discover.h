@@ -15,7 +15,7 @@ enum { RCCLX_PROBE_MOST = 512 /* devices of a kind that are looked at */ };
 /* Room for RCCLX_PROBE_MOST names, to be freed; NULL: no memory, which the description's status then says. */
 char (*rcclx_probe_names(rcclx_probe *p))[64];
 
-/* The element of a PCI device, with those of the bridges above it and its CPU, made where missing; -1: there is no such device. */
+/* The element of a PCI device, with those of the bridges above it and its CPU, made where missing; -1: no such device. */
 int rcclx_probe_pci(rcclx_probe *p, const char *busid);
 int rcclx_probe_cpu(rcclx_probe *p, int numa);
 

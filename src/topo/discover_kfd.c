@@ -21,13 +21,15 @@ typedef struct {
 
 static void busid_of(const kfd_gpu *g, char *text, size_t n)
 {
-    snprintf(text, n, "%04llx:%02llx:%02llx.%llx", g->domain & 0xffffffff, g->location >> 8 & 0xff, g->location >> 3 & 0x1f, g->location & 7);
+    snprintf(text, n, "%04llx:%02llx:%02llx.%llx", g->domain & 0xffffffff, g->location >> 8 & 0xff, g->location >> 3 & 0x1f,
+             g->location & 7);
 }
 
 /* 90402 is gfx942, 90010 is gfx90a. */
 static void describe(rcclx_probe *p, const kfd_gpu *g, const char *properties, long long target)
 {
-    const long long simds = rcclx_sysfs_property(properties, "simd_count", 0), per_cu = rcclx_sysfs_property(properties, "simd_per_cu", 0);
+    const long long simds = rcclx_sysfs_property(properties, "simd_count", 0),
+                    per_cu = rcclx_sysfs_property(properties, "simd_per_cu", 0);
 
     rcclx_xml_setf(p->x, g->element, "sm", "%lld", per_cu > 0 ? simds / per_cu : 0);
     rcclx_xml_setf(p->x, g->element, "gcn", "gfx%lld%llx%llx", target / 10000, target / 100 % 100, target % 100);
@@ -45,7 +47,8 @@ static int list_gpus(rcclx_probe *p, char (*names)[64], kfd_gpu *gpus)
         const long long target = rcclx_sysfs_property(path, "gfx_target_version", 0);
         if (target <= 0 || target > 999999)
             continue;
-        gpus[n] = (kfd_gpu){ .node = (int)strtol(names[i], NULL, 10), .location = rcclx_sysfs_property(path, "location_id", 0),
+        gpus[n] = (kfd_gpu){ .node = (int)strtol(names[i], NULL, 10),
+                             .location = rcclx_sysfs_property(path, "location_id", 0),
                              .domain = rcclx_sysfs_property(path, "domain", 0) };
         busid_of(&gpus[n], busid, sizeof(busid));
         gpus[n].element = rcclx_probe_gpu(p, busid);
@@ -57,7 +60,8 @@ static int list_gpus(rcclx_probe *p, char (*names)[64], kfd_gpu *gpus)
 
 static void describe_link(rcclx_probe *p, const kfd_gpu *from, const kfd_gpu *to, const char *properties)
 {
-    const long long least = rcclx_sysfs_property(properties, "min_bandwidth", 0), most = rcclx_sysfs_property(properties, "max_bandwidth", 0);
+    const long long least = rcclx_sysfs_property(properties, "min_bandwidth", 0),
+                    most = rcclx_sysfs_property(properties, "max_bandwidth", 0);
     const int link = rcclx_xml_add(p->x, from->element, "xgmi");
     char busid[32];
 
@@ -69,11 +73,13 @@ static void describe_link(rcclx_probe *p, const kfd_gpu *from, const kfd_gpu *to
 
 static void list_links(rcclx_probe *p, char (*names)[64], const kfd_gpu *gpus, int n, int i)
 {
-    const int nlinks = rcclx_sysfs_list(names, RCCLX_PROBE_MOST, "%s/sys/class/kfd/kfd/topology/nodes/%d/io_links", p->root, gpus[i].node);
+    const int nlinks =
+        rcclx_sysfs_list(names, RCCLX_PROBE_MOST, "%s/sys/class/kfd/kfd/topology/nodes/%d/io_links", p->root, gpus[i].node);
 
     for (int k = 0; k < nlinks; k++) {
         char path[1024];
-        snprintf(path, sizeof(path), "%s/sys/class/kfd/kfd/topology/nodes/%d/io_links/%s/properties", p->root, gpus[i].node, names[k]);
+        snprintf(path, sizeof(path), "%s/sys/class/kfd/kfd/topology/nodes/%d/io_links/%s/properties", p->root, gpus[i].node,
+                 names[k]);
         const long long to = rcclx_sysfs_property(path, "node_to", -1);
         if (rcclx_sysfs_property(path, "type", 0) != TYPE_XGMI || rcclx_sysfs_property(path, "weight", ONE_HOP) > ONE_HOP)
             continue;

@@ -38,7 +38,8 @@ static int find_nic(rcclx_xml *x, int element)
     return rcclx_xml_add(x, element, "nic");
 }
 
-static void add_port(rcclx_probe *p, const char *folder, const char *name, int port, long long mbit, const char *guid, bool direct)
+static void add_port(rcclx_probe *p, const char *folder, const char *name, int port, long long mbit, const char *guid,
+                     bool direct)
 {
     char device[1100], busid[32];
 
@@ -91,7 +92,8 @@ static void add_device(rcclx_probe *p, const char *name, char (*ports)[64])
 
 static bool leads_out(const char *name)
 {
-    static const char *const inside[] = { "lo", "docker", "virbr", "br-", "veth", "dummy", "bonding_masters", "tunl", "sit", "ip6tnl" };
+    static const char *const inside[] = { "lo",    "docker",          "virbr", "br-", "veth",
+                                          "dummy", "bonding_masters", "tunl",  "sit", "ip6tnl" };
 
     for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++)
         if (!strncmp(name, inside[i], strlen(inside[i])))

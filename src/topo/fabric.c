@@ -112,7 +112,9 @@ rcclx_loads rcclx_fabric_trees(const rcclx_cluster *c)
     int *all = rcclx_mem_alloc(6 * n * sizeof(int));
     counts k = { .in = all, .out = all + n, .leaf = { all + 2 * n, all + 3 * n }, .pod = { all + 4 * n, all + 5 * n } };
     /* without memory to count: as if every edge left its pod */
-    const rcclx_loads l = all ? count_trees(c, &k) : (rcclx_loads){ .port = 3, .leaf = 2.0 * c->leaf_nodes, .pod = 2.0 * c->leaf_nodes * c->pod_leaves };
+    const rcclx_loads l =
+        all ? count_trees(c, &k)
+            : (rcclx_loads){ .port = 3, .leaf = 2.0 * c->leaf_nodes, .pod = 2.0 * c->leaf_nodes * c->pod_leaves };
 
     rcclx_mem_free(all);
     return l;
@@ -120,7 +122,8 @@ rcclx_loads rcclx_fabric_trees(const rcclx_cluster *c)
 
 rcclx_loads rcclx_fabric_pairs(const rcclx_cluster *c, bool across_rails)
 {
-    const double n = c->nodes, m = fmin(c->tiers > 1 ? c->leaf_nodes : n, n), pod = fmin(c->tiers > 2 ? m * c->pod_leaves : n, n);
+    const double n = c->nodes, m = fmin(c->tiers > 1 ? c->leaf_nodes : n, n),
+                 pod = fmin(c->tiers > 2 ? m * c->pod_leaves : n, n);
     /* what goes to another rail leaves its leaf in any case, if that is the rail's own */
     const double stays = across_rails && c->rail_leaves && c->tiers > 1 ? 1.0 / c->rails : 1;
 

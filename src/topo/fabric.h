@@ -21,7 +21,9 @@ double rcclx_fabric_gap(const rcclx_cluster *c, const rcclx_loads *l, rcclx_held
 
 /* Patterns on one rail. */
 rcclx_loads rcclx_fabric_ring(const rcclx_cluster *c);   /* node i to i + 1 */
-rcclx_loads rcclx_fabric_trees(const rcclx_cluster *c);  /* both double binary trees, to the parent: in flows of half a message */
-rcclx_loads rcclx_fabric_pairs(const rcclx_cluster *c, bool across_rails); /* every node to every other; with each rail's share of what goes to the others */
+rcclx_loads rcclx_fabric_trees(const rcclx_cluster *c);  /* both double binary trees, to the parent: flows of half a message */
+
+/* Every node to every other; to GPUs of other rails, too, or each rail to itself. */
+rcclx_loads rcclx_fabric_pairs(const rcclx_cluster *c, bool across_rails);
 
 #endif

@@ -49,16 +49,16 @@ __attribute__((format(printf, 3, 4))) static rcclx_status wrong(const builder *b
 /* --- attributes ------------------------------------------------------------------- */
 
 /* A number that may be left out. */
-static rcclx_status number(const builder *b, int element, const char *key, long long least, long long most, long long otherwise,
-                           long long *value)
+static rcclx_status number(const builder *b, int element, const char *key, long long least, long long most,
+                           long long otherwise, long long *value)
 {
     bool bad = false;
 
     *value = otherwise;
     rcclx_xml_int(&b->t->xml, element, key, least, most, value, &bad);
     if (bad)
-        return wrong(b, element, "%s=\"%s\" must be a number from %lld to %lld", key, rcclx_xml_get(&b->t->xml, element, key),
-                     least, most);
+        return wrong(b, element, "%s=\"%s\" must be a number from %lld to %lld", key,
+                     rcclx_xml_get(&b->t->xml, element, key), least, most);
     return RCCLX_OK;
 }
 
@@ -103,8 +103,8 @@ static rcclx_status add_vertex(builder *b, rcclx_topo_kind kind, int element, in
     if (t->nvertices == RCCLX_TOPO_VERTICES)
         return wrong(b, element < 0 ? 0 : element, "more than %d devices", RCCLX_TOPO_VERTICES);
     *vertex = t->nvertices++;
-    t->vertices[*vertex] = (rcclx_topo_vertex){ .kind = (uint8_t)kind, .host = host, .element = element, .dev = -1, .rank = -1,
-                                                .name = name };
+    t->vertices[*vertex] =
+        (rcclx_topo_vertex){ .kind = (uint8_t)kind, .host = host, .element = element, .dev = -1, .rank = -1, .name = name };
     if (element >= 0)
         b->vertex[element] = *vertex;
     return RCCLX_OK;
@@ -133,7 +133,9 @@ static rcclx_status add_link(builder *b, int from, int to, rcclx_link_kind kind,
         t->links = p;
         b->cap_links = more;
     }
-    const rcclx_topo_link there = { .kind = (uint8_t)kind, .source = (uint8_t)source, .from = from, .to = to, .count = 1, .rate = rate };
+    const rcclx_topo_link there = {
+        .kind = (uint8_t)kind, .source = (uint8_t)source, .from = from, .to = to, .count = 1, .rate = rate
+    };
     t->links[t->nlinks] = t->links[t->nlinks + 1] = there;
     t->links[t->nlinks + 1].from = to;
     t->links[t->nlinks + 1].to = from;
@@ -142,7 +144,8 @@ static rcclx_status add_link(builder *b, int from, int to, rcclx_link_kind kind,
 }
 
 /* `count` lanes of `rate` more from here to there. Links between GPUs are told of by both ends, each for its own direction. */
-static rcclx_status bundle(builder *b, int from, int to, rcclx_link_kind kind, int count, double rate, rcclx_rate_source source)
+static rcclx_status bundle(builder *b, int from, int to, rcclx_link_kind kind, int count, double rate,
+                           rcclx_rate_source source)
 {
     rcclx_topo_link *l = find_link(b->t, from, to, kind);
 
@@ -212,10 +215,11 @@ static rcclx_status add_pci(builder *b, int element, int above)
     for (int v = 0; gpu && v < b->t->nvertices; v++) {
         const rcclx_topo_vertex *o = &b->t->vertices[v];
         if (o->kind == RCCLX_TOPO_GPU && o->host == b->t->vertices[above].host && rcclx_busid_same(o->name, busid))
-            return wrong(b, element, "a GPU with busid=\"%s\" stands in line %d already", busid, x->elements[o->element].line);
+            return wrong(b, element, "a GPU with busid=\"%s\" stands in line %d already", busid,
+                         x->elements[o->element].line);
     }
-    RCCLX_TRY(add_vertex(b, gpu ? RCCLX_TOPO_GPU : nic ? RCCLX_TOPO_NIC : RCCLX_TOPO_PCI, element, b->t->vertices[above].host,
-                         busid, &vertex));
+    const rcclx_topo_kind kind = gpu ? RCCLX_TOPO_GPU : nic ? RCCLX_TOPO_NIC : RCCLX_TOPO_PCI;
+    RCCLX_TRY(add_vertex(b, kind, element, b->t->vertices[above].host, busid, &vertex));
     const double rate = rcclx_rate_pci(rcclx_xml_get(x, element, "link_speed"), (int)width);
     return add_link(b, above, vertex, RCCLX_LINK_PCI, rate > 0 ? rate : RCCLX_RATE_PCI_ASSUMED,
                     rate > 0 ? RCCLX_RATE_STATED : RCCLX_RATE_ASSUMED);
@@ -275,7 +279,8 @@ static rcclx_status add_net(builder *b, int element, int above)
     t->vertices[vertex].rate = speed ? (double)speed / 8000 : 1.25; /* Mbit/s; a port of 10 Gbit/s if it does not say */
     t->vertices[vertex].direct = direct;
     t->nets[t->nnets++] = vertex;
-    return add_link(b, above, vertex, RCCLX_LINK_PORT, t->vertices[vertex].rate, speed ? RCCLX_RATE_STATED : RCCLX_RATE_ASSUMED);
+    return add_link(b, above, vertex, RCCLX_LINK_PORT, t->vertices[vertex].rate,
+                    speed ? RCCLX_RATE_STATED : RCCLX_RATE_ASSUMED);
 }
 
 /* A vertex for each element, in their order: parents come before children. */
@@ -348,15 +353,15 @@ static rcclx_status add_gpu_link(builder *b, int element)
     else
         to = find_gpu(b->t, b->t->vertices[from].host, target);
     if (to < 0) {
-        RCCLX_INFO_LOG(GRAPH, "%s, line %d: the GPU %s at the other end is not in the description: the link is left out", x->source,
-                       x->elements[element].line, target);
+        RCCLX_INFO_LOG(GRAPH, "%s, line %d: the GPU %s at the other end is not in the description: the link is left out",
+                       x->source, x->elements[element].line, target);
         return RCCLX_OK;
     }
     if (to == from)
         return wrong(b, element, "the link leads back to its own GPU %s", target);
     const double rate = xgmi ? rcclx_rate_xgmi(rcclx_xml_get(x, gpu, "gcn")) : rcclx_rate_nvlink((int)sm);
-    return bundle(b, from, to, xgmi ? RCCLX_LINK_XGMI : RCCLX_LINK_NVLINK, (int)count, rate > 0 ? rate : RCCLX_RATE_GPU_ASSUMED,
-                  rate > 0 ? RCCLX_RATE_GENERATION : RCCLX_RATE_ASSUMED);
+    return bundle(b, from, to, xgmi ? RCCLX_LINK_XGMI : RCCLX_LINK_NVLINK, (int)count,
+                  rate > 0 ? rate : RCCLX_RATE_GPU_ASSUMED, rate > 0 ? RCCLX_RATE_GENERATION : RCCLX_RATE_ASSUMED);
 }
 
 /* c2c: bw in MB/s of one link. */
@@ -479,8 +484,9 @@ static rcclx_status check_root(const builder *b)
     long long version;
 
     if (!x->nelements || !rcclx_xml_is(x, 0, "system"))
-        return wrong(b, 0, rcclx_xml_is(x, 0, "graphs") ? "this is a file of rings and trees (NCCL_GRAPH_FILE), not of a machine"
-                                                        : "the description of a machine begins with <system>");
+        return wrong(b, 0,
+                     rcclx_xml_is(x, 0, "graphs") ? "this is a file of rings and trees (NCCL_GRAPH_FILE), not of a machine"
+                                                  : "the description of a machine begins with <system>");
     RCCLX_TRY(number(b, 0, "version", 1, 1000, 1, &version));
     if (version > 2)
         return wrong(b, 0, "version=\"%lld\" is not known: there are 1 and 2", version);
@@ -561,7 +567,8 @@ rcclx_status rcclx_topo_match(const rcclx_topo *t, const char *const *busids, in
 {
     for (int i = 0; i < n; i++)
         if (rcclx_topo_find_gpu(t, busids[i]) < 0)
-            return RCCLX_FAIL(RCCLX_USAGE, "%s holds %d GPUs (the first is %s), and not %s, which is in use here: is it of another "
+            return RCCLX_FAIL(RCCLX_USAGE,
+                              "%s holds %d GPUs (the first is %s), and not %s, which is in use here: is it of another "
                               "machine? Unset NCCL_TOPO_FILE to have the machine looked at",
                               *t->xml.source ? t->xml.source : "the description", t->ngpus,
                               t->ngpus ? t->vertices[t->gpus[0]].name : "none", busids[i]);

@@ -131,7 +131,8 @@ static rcclx_status record(search *s, rcclx_path *p, int from, int to)
         t->hops[t->nhops + i] = s->came[v];
         v = t->links[s->came[v]].from;
     }
-    *p = (rcclx_path){ .kind = (uint8_t)kind_of(t, t->hops + t->nhops, n), .nhops = (uint8_t)n, .first = t->nhops, .rate = s->rate[to] };
+    const uint8_t kind = (uint8_t)kind_of(t, t->hops + t->nhops, n);
+    *p = (rcclx_path){ .kind = kind, .nhops = (uint8_t)n, .first = t->nhops, .rate = s->rate[to] };
     t->nhops += n;
     return RCCLX_OK;
 }
@@ -187,11 +188,14 @@ rcclx_reach rcclx_topo_reach(const rcclx_topo *t, int from, int to)
     for (int g = 0; g < t->ngpus; g++) {
         const rcclx_path *first = rcclx_topo_path(t, from, g), *second = rcclx_topo_path(t, g, to);
         const double rate = first->rate < second->rate ? first->rate : second->rate;
-        if (first->kind != RCCLX_PATH_NVL || second->kind == RCCLX_PATH_LOC || second->kind > (net ? RCCLX_PATH_PXB : RCCLX_PATH_NVL))
+        if (first->kind != RCCLX_PATH_NVL || second->kind == RCCLX_PATH_LOC ||
+            second->kind > (net ? RCCLX_PATH_PXB : RCCLX_PATH_NVL))
             continue;
         if (r.via >= 0 ? rate > r.rate : net || rate > direct->rate)
-            r = (rcclx_reach){ .kind = net ? RCCLX_PATH_PXN : RCCLX_PATH_NVB, .nhops = (uint8_t)(first->nhops + second->nhops),
-                               .via = g, .rate = rate };
+            r = (rcclx_reach){ .kind = net ? RCCLX_PATH_PXN : RCCLX_PATH_NVB,
+                               .nhops = (uint8_t)(first->nhops + second->nhops),
+                               .via = g,
+                               .rate = rate };
     }
     return r;
 }

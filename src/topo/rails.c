@@ -18,7 +18,8 @@ static bool helps(const rcclx_yard *y, int i, int k, int port)
 {
     const rcclx_path *there = rcclx_topo_path(y->t, y->gpus[k], port), *here = rcclx_topo_path(y->t, y->gpus[i], port);
 
-    return k != i && there->rate > 0 && there->kind < here->kind && rcclx_topo_path(y->t, y->gpus[i], y->gpus[k])->kind <= RCCLX_PATH_NVL;
+    return k != i && there->rate > 0 && there->kind < here->kind &&
+           rcclx_topo_path(y->t, y->gpus[i], y->gpus[k])->kind <= RCCLX_PATH_NVL;
 }
 
 /* A GPU that no other one helps: it talks to the port by itself. */
@@ -39,8 +40,9 @@ static int relay(const rcclx_yard *y, int i, int port)
         if (!helps(y, i, k, port) || !is_last(y, k, port))
             continue;
         const rcclx_path *there = rcclx_topo_path(y->t, y->gpus[k], port), *now = rcclx_topo_path(y->t, y->gpus[best], port);
-        if (there->kind < now->kind || (there->kind == now->kind && rcclx_topo_path(y->t, y->gpus[i], y->gpus[k])->rate >
-                                                                        rcclx_topo_path(y->t, y->gpus[i], y->gpus[best])->rate))
+        if (there->kind < now->kind ||
+            (there->kind == now->kind &&
+             rcclx_topo_path(y->t, y->gpus[i], y->gpus[k])->rate > rcclx_topo_path(y->t, y->gpus[i], y->gpus[best])->rate))
             best = k;
     }
     return best;

@@ -24,9 +24,10 @@ double rcclx_rate_pci(const char *speed, int width)
 
 double rcclx_rate_xgmi(const char *gcn)
 {
-    /* the last digits of the architecture and what one of its links carries; a row holds up to the next */
+    /* the last digits of the architecture (older files write 90a as 910), and what one of its links carries */
     static const struct { const char *gfx; double rate; } rows[] = {
-        { "906", 24 }, { "908", 24 }, { "90a", 36 }, { "910", 36 }, { "940", 48 }, { "941", 48 }, { "942", 48 }, { "950", 57.6 },
+        { "906", 24 }, { "908", 24 }, { "90a", 36 }, { "910", 36 },
+        { "940", 48 }, { "941", 48 }, { "942", 48 }, { "950", 57.6 },
     };
 
     if (!gcn)

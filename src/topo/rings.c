@@ -26,7 +26,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 32 /* rings */, PARTS = 3 /* of a link */, RESTARTS = 60, STEPS = 4000 /* of one ring */, TOTAL = 400000 /* of a search in one kind of node */ };
+enum {
+    MOST = 32 /* rings */,
+    PARTS = 3 /* of a link */,
+    RESTARTS = 60,
+    STEPS = 4000 /* of one ring */,
+    TOTAL = 400000 /* of a search in one kind of node */
+};
 
 typedef struct {
     rcclx_yard *y;
@@ -93,7 +99,7 @@ static uint32_t wished(const hunt *h, int end, int g)
     return left <= 0 ? 0 : left < 9999 ? (uint32_t)left : 9999;
 }
 
-/* As the bound's rings would go, or near ones first, or the one with the fewest ways left, or the way with most left, or any. */
+/* As the bound's rings would go, or near ones first, or where the fewest ways are left, or by the way with most left, or any. */
 static uint32_t cost_of(hunt *h, int end, int g)
 {
     const uint32_t kind = rcclx_topo_path(h->y->t, end, h->y->gpus[g])->kind, chance = draw(h) & 0xffff;
@@ -349,5 +355,6 @@ rcclx_status rcclx_find_rings(rcclx_schedule *s, rcclx_field *f)
     }
     RCCLX_TRY(rcclx_fill_rings(s, f));
     return s->nchannels ? RCCLX_OK
-                        : RCCLX_FAIL(RCCLX_USAGE, "no ring goes through all %d GPUs: some of them are not joined by any link", f->nranks);
+                        : RCCLX_FAIL(RCCLX_USAGE,
+                                     "no ring goes through all %d GPUs: some of them are not joined by any link", f->nranks);
 }

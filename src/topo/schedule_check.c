@@ -108,7 +108,8 @@ static bool are_swaps(const look *k)
         memset(k->mark, 0, (size_t)n * sizeof(int));
         for (int c = 0; c < n - 1; c++)
             if (row(k, c)[r] == r || k->mark[row(k, c)[r]]++)
-                return say(k, "round %d: rank %d sends to rank %d %s", c, r, row(k, c)[r], row(k, c)[r] == r ? ", itself" : "again");
+                return say(k, "round %d: rank %d sends to rank %d %s", c, r, row(k, c)[r],
+                           row(k, c)[r] == r ? ", itself" : "again");
     }
     return true;
 }
@@ -180,9 +181,11 @@ static bool load_message(const look *k, int node, int c, int from, int to, int d
     if (here && there)
         return load_way(k, node, k->gpu_of[from], k->gpu_of[to], direction, rate);
     if (here)
-        return load_way(k, node, k->gpu_of[from], net + s->ports[s->kind == RCCLX_SWAPS ? from : c * k->nnodes + node], direction, rate);
+        return load_way(k, node, k->gpu_of[from], net + s->ports[s->kind == RCCLX_SWAPS ? from : c * k->nnodes + node],
+                        direction, rate);
     if (there)
-        return load_way(k, node, net + s->ports[s->kind == RCCLX_SWAPS ? to : c * k->nnodes + node], k->gpu_of[to], direction, rate);
+        return load_way(k, node, net + s->ports[s->kind == RCCLX_SWAPS ? to : c * k->nnodes + node], k->gpu_of[to],
+                        direction, rate);
     return true;
 }
 
@@ -236,7 +239,8 @@ static bool carries(const look *k, int node)
             if (k->load[d][i] > t->links[i].rate * (1 + 1e-6))
                 return say(k, "node %d: the link from %s to %s carries %g GB/s, and %g are put on it", node,
                            t->vertices[t->links[i].from].name ? t->vertices[t->links[i].from].name : "?",
-                           t->vertices[t->links[i].to].name ? t->vertices[t->links[i].to].name : "?", t->links[i].rate, k->load[d][i]);
+                           t->vertices[t->links[i].to].name ? t->vertices[t->links[i].to].name : "?", t->links[i].rate,
+                           k->load[d][i]);
     return true;
 }
 

@@ -147,7 +147,8 @@ __attribute__((format(printf, 3, 4))) static rcclx_status wrong(const reader *r,
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    return RCCLX_FAIL(RCCLX_USAGE, "%s, line %d, <%s>: %s", r->x->source, r->x->elements[element].line, r->x->elements[element].name, text);
+    return RCCLX_FAIL(RCCLX_USAGE, "%s, line %d, <%s>: %s", r->x->source, r->x->elements[element].line,
+                      r->x->elements[element].name, text);
 }
 
 static rcclx_status number(const reader *r, int element, const char *key, long long least, long long most, long long *value)
@@ -172,7 +173,8 @@ static rcclx_status which_gpu(const reader *r, int element, const char *key, int
             *gpu = i;
             return RCCLX_OK;
         }
-    return wrong(r, element, "no GPU of node %d that takes part has %s %lld: is the file of another machine?", node, by_rank ? "rank" : key, id);
+    return wrong(r, element, "no GPU of node %d that takes part has %s %lld: is the file of another machine?", node,
+                 by_rank ? "rank" : key, id);
 }
 
 static rcclx_status read_port(const reader *r, int element, int c, int node)
@@ -212,7 +214,8 @@ static rcclx_status read_channel(const reader *r, int channel, int c, int node, 
         order[n++] = gpu;
     }
     if (n != r->f->nodes[node].ngpus)
-        return wrong(r, channel, "channel %d goes through %d GPUs, and %d of node %d take part", c, n, r->f->nodes[node].ngpus, node);
+        return wrong(r, channel, "channel %d goes through %d GPUs, and %d of node %d take part", c, n,
+                     r->f->nodes[node].ngpus, node);
     if (r->f->nnodes > 1 && r->s->ports[c * r->f->nnodes + node] < 0)
         return wrong(r, channel, "channel %d names no <net>, and there are %d nodes", c, r->f->nnodes);
     return RCCLX_OK;
@@ -247,8 +250,10 @@ static rcclx_status fill_channel(const reader *r, int channel, int c)
 static rcclx_status find_graph(const reader *r, int *graph)
 {
     if (!rcclx_xml_is(r->x, 0, "graphs"))
-        return wrong(r, 0, rcclx_xml_is(r->x, 0, "system") ? "this is the description of a machine (NCCL_TOPO_FILE), not of its rings"
-                                                           : "a file of rings and trees begins with <graphs>");
+        return wrong(r, 0,
+                     rcclx_xml_is(r->x, 0, "system")
+                         ? "this is the description of a machine (NCCL_TOPO_FILE), not of its rings"
+                         : "a file of rings and trees begins with <graphs>");
     for (int e = r->x->elements[0].first; e >= 0; e = r->x->elements[e].next) {
         long long pattern;
         if (!rcclx_xml_is(r->x, e, "graph"))
@@ -295,11 +300,13 @@ static rcclx_status weigh(const reader *r)
     else
         RCCLX_TRY(r->s->kind == RCCLX_RINGS ? rcclx_bound_rings(r->s, r->f) : rcclx_bound_trees(r->s, r->f));
     if (rcclx_schedule_check(r->s, r->f->nodes, r->f->nnodes, why, sizeof(why)) != RCCLX_OK)
-        return RCCLX_FAIL(RCCLX_USAGE, "%s: its %s do not fit this machine: %s", r->x->source, rcclx_schedule_name(r->s->kind), why);
+        return RCCLX_FAIL(RCCLX_USAGE, "%s: its %s do not fit this machine: %s", r->x->source,
+                          rcclx_schedule_name(r->s->kind), why);
     return RCCLX_OK;
 }
 
-rcclx_status rcclx_schedule_read(rcclx_schedule *s, rcclx_schedule_kind kind, const rcclx_share *nodes, int nnodes, const char *path)
+rcclx_status rcclx_schedule_read(rcclx_schedule *s, rcclx_schedule_kind kind, const rcclx_share *nodes, int nnodes,
+                                 const char *path)
 {
     rcclx_field f;
     rcclx_xml x;

@@ -8,9 +8,11 @@ enum { SHOWN_RANKS = 32, SHOWN_ROWS = 16 };
 void rcclx_schedule_headline(const rcclx_schedule *s, char *text, size_t n)
 {
     const bool swaps = s->kind == RCCLX_SWAPS;
-    int used = swaps ? snprintf(text, n, "all-to-all in %d rounds, %.4g GB/s a pair: %.4g GB/s a rank", s->nchannels, s->rate, s->total)
+    int used = swaps ? snprintf(text, n, "all-to-all in %d rounds, %.4g GB/s a pair: %.4g GB/s a rank", s->nchannels,
+                                s->rate, s->total)
                      : snprintf(text, n, "%d %.*s of %.4g GB/s: %.4g GB/s", s->nchannels,
-                                (int)strlen(rcclx_schedule_name(s->kind)) - (s->nchannels == 1), rcclx_schedule_name(s->kind), s->rate, s->total);
+                                (int)strlen(rcclx_schedule_name(s->kind)) - (s->nchannels == 1),
+                                rcclx_schedule_name(s->kind), s->rate, s->total);
 
     if (used < 0 || (size_t)used >= n)
         return;
@@ -85,7 +87,7 @@ static void put_rail(FILE *out, const rcclx_schedule *s, int c)
 static void put_swap(FILE *out, const rcclx_schedule *s, int c)
 {
     for (int r = 0; r < s->nranks && r < SHOWN_RANKS; r++)
-        fprintf(out, "%s%d" rcclx_topo_arrow "%d", r ? " " : "", r, s->rows[(size_t)c * (size_t)s->nranks + (size_t)r]);
+        fprintf(out, "%s%d" RCCLX_TOPO_ARROW "%d", r ? " " : "", r, s->rows[(size_t)c * (size_t)s->nranks + (size_t)r]);
     fputs(s->nranks > SHOWN_RANKS ? " ..." : "", out);
 }
 

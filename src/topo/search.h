@@ -37,7 +37,7 @@ typedef struct {
     int     nranks, nnodes;
     int     nchannels;            /* SWAPS: rounds */
     int    *rows;                 /* [channel][nranks] */
-    int    *ports;                /* [channel][nnodes]: port among topo's; -1: none. SWAPS: [0][rank], what it sends through */
+    int    *ports;                /* [channel][nnodes]: port among topo's; -1: none. SWAPS: [rank], what it sends through */
     int     depth;                /* TREES: links from the farthest leaf to its root */
     double  rate;                 /* GB/s of a channel; SWAPS: of each pair, all pairs at once */
     double  total;                /* of all channels together */
@@ -60,9 +60,11 @@ rcclx_status rcclx_schedule_check(const rcclx_schedule *s, const rcclx_share *no
 
 /* Files of NCCL's form (NCCL_GRAPH_FILE): rings and trees of one node, by rank. What is read is checked against the nodes. */
 rcclx_status rcclx_schedule_write(const rcclx_schedule *const *schedules, int n, const rcclx_share *node, const char *path);
-rcclx_status rcclx_schedule_read(rcclx_schedule *s, rcclx_schedule_kind kind, const rcclx_share *nodes, int nnodes, const char *path);
+rcclx_status rcclx_schedule_read(rcclx_schedule *s, rcclx_schedule_kind kind, const rcclx_share *nodes, int nnodes,
+                                 const char *path);
 
-/* As NCCL_GRAPH_FILE says, else by searching; all kinds written to NCCL_GRAPH_DUMP_FILE if that is set. s[RCCLX_SCHEDULE_COUNT]. */
+/* All kinds, into s[RCCLX_SCHEDULE_COUNT]: rings and trees as NCCL_GRAPH_FILE says, else by searching; these two are
+ * written to NCCL_GRAPH_DUMP_FILE if that is set. */
 rcclx_status rcclx_schedule_open(rcclx_schedule *s, const rcclx_share *nodes, int nnodes);
 
 void rcclx_schedule_print(FILE *out, const rcclx_schedule *s, const rcclx_share *nodes, int nnodes);

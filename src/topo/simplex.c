@@ -69,7 +69,8 @@ static int leaves(rcclx_simplex *p, int column)
     int best = -1;
 
     for (int r = 0; r < p->nrows; r++) {
-        const double by = *rcclx_simplex_at(p, r, column), ratio = by > tiny ? *rcclx_simplex_at(p, r, p->nvars) / by : HUGE_VAL;
+        const double by = *rcclx_simplex_at(p, r, column),
+                     ratio = by > tiny ? *rcclx_simplex_at(p, r, p->nvars) / by : HUGE_VAL;
         if (ratio < least) {
             least = ratio;
             best = r;

@@ -44,9 +44,22 @@ typedef struct {
 void rcclx_cluster_default(rcclx_cluster *c, int nodes, int ppn)
 {
     *c = (rcclx_cluster){
-        .nodes = nodes, .ppn = ppn, .rails = ppn, .step_ns = 200, .signal_ns = 1000, .link_rate = 48, .gpu_rate = 48.0 * (ppn > 1 ? ppn - 1 : 1),
-        .post_ns = 500, .port_ns = 2000, .port_rate = 48, .switch_ns = 300, .tiers = nodes > 1024 ? 3 : 2, .leaf_nodes = 32, .pod_leaves = 32,
-        .oversubscription = 1, .rail_leaves = true,
+        .nodes = nodes,
+        .ppn = ppn,
+        .rails = ppn,
+        .step_ns = 200,
+        .signal_ns = 1000,
+        .link_rate = 48,
+        .gpu_rate = 48.0 * (ppn > 1 ? ppn - 1 : 1),
+        .post_ns = 500,
+        .port_ns = 2000,
+        .port_rate = 48,
+        .switch_ns = 300,
+        .tiers = nodes > 1024 ? 3 : 2,
+        .leaf_nodes = 32,
+        .pod_leaves = 32,
+        .oversubscription = 1,
+        .rail_leaves = true,
     };
 }
 
@@ -77,7 +90,8 @@ bool rcclx_cluster_check(const rcclx_cluster *c, char *why, size_t nwhy)
     const double positive[] = { c->link_rate, c->gpu_rate, c->port_rate, c->oversubscription };
 
     if (c->nodes < 1 || c->nodes > RCCLX_CLUSTER_NODES || c->ppn < 1 || c->ppn > RCCLX_CLUSTER_PPN)
-        return snprintf(why, nwhy, "1 to %d nodes of 1 to %d ranks are possible", RCCLX_CLUSTER_NODES, RCCLX_CLUSTER_PPN) < 0;
+        return snprintf(why, nwhy, "1 to %d nodes of 1 to %d ranks are possible", RCCLX_CLUSTER_NODES, RCCLX_CLUSTER_PPN) <
+               0;
     if (c->rails < 1 || c->rails > 1024)
         return snprintf(why, nwhy, "a node has 1 to 1024 rails, not %d", c->rails) < 0;
     if (c->tiers < 1 || c->tiers > 3 || c->leaf_nodes < 1 || c->pod_leaves < 1)
@@ -91,8 +105,12 @@ bool rcclx_cluster_check(const rcclx_cluster *c, char *why, size_t nwhy)
 const char *rcclx_held_text(rcclx_held h)
 {
     static const char *const texts[RCCLX_HELD_COUNT] = {
-        [RCCLX_HELD_BY_LATENCY] = "latency", [RCCLX_HELD_BY_GPUS] = "links between GPUs", [RCCLX_HELD_BY_PORTS] = "network ports",
-        [RCCLX_HELD_BY_LEAVES] = "ways up from the leaves", [RCCLX_HELD_BY_PODS] = "ways up from the pods", [RCCLX_HELD_BY_MESSAGES] = "number of messages",
+        [RCCLX_HELD_BY_LATENCY] = "latency",
+        [RCCLX_HELD_BY_GPUS] = "links between GPUs",
+        [RCCLX_HELD_BY_PORTS] = "network ports",
+        [RCCLX_HELD_BY_LEAVES] = "ways up from the leaves",
+        [RCCLX_HELD_BY_PODS] = "ways up from the pods",
+        [RCCLX_HELD_BY_MESSAGES] = "number of messages",
     };
 
     return texts[h];
@@ -126,9 +144,14 @@ static stage node_ring(const rcclx_cluster *c, double nbytes, double steps)
 {
     const rcclx_loads loads = rcclx_fabric_ring(c);
     rcclx_held held;
-    const double wire = nbytes * rcclx_fabric_gap(c, &loads, &held), begin = c->post_ns, around = begin + wire + neighbour_ns(c);
+    const double wire = nbytes * rcclx_fabric_gap(c, &loads, &held), begin = c->post_ns,
+                 around = begin + wire + neighbour_ns(c);
 
-    return (stage){ .latency = steps * fmax(around, fmax(begin, wire)), .begin = steps * begin, .wire = steps * wire, .network = true, .held = held };
+    return (stage){ .latency = steps * fmax(around, fmax(begin, wire)),
+                    .begin = steps * begin,
+                    .wire = steps * wire,
+                    .network = true,
+                    .held = held };
 }
 
 /* The longest way from a leaf of a tree to its root, where a message takes `each` and waits for those of its siblings. */
@@ -169,8 +192,11 @@ static stage node_trees(const rcclx_cluster *c, double nbytes, int ways)
     rcclx_held held;
     const double wire = nbytes / 2 * rcclx_fabric_gap(c, &loads, &held), begin = loads.port * c->post_ns;
 
-    return (stage){ .latency = ways * climb(c, c->post_ns + nbytes / 2 / c->port_rate), .begin = ways * begin, .wire = ways * wire,
-                    .network = true, .held = held };
+    return (stage){ .latency = ways * climb(c, c->post_ns + nbytes / 2 / c->port_rate),
+                    .begin = ways * begin,
+                    .wire = ways * wire,
+                    .network = true,
+                    .held = held };
 }
 
 /* Every port sends nbytes to each of the other nodes', `ways` times; flows to other rails go by other leaves. */
@@ -181,7 +207,10 @@ static stage node_pairs(const rcclx_cluster *c, double nbytes, double messages, 
     const double wire = nbytes * rcclx_fabric_gap(c, &loads, &held), begin = messages * c->post_ns;
     const double far = rcclx_fabric_latency(c, 0, c->nodes - 1);
 
-    return (stage){ .latency = ways * (fmax(begin, wire) + c->post_ns + far), .begin = ways * begin, .wire = ways * wire, .network = true,
+    return (stage){ .latency = ways * (fmax(begin, wire) + c->post_ns + far),
+                    .begin = ways * begin,
+                    .wire = ways * wire,
+                    .network = true,
                     .held = held };
 }
 
@@ -191,14 +220,20 @@ static stage rank_ring(const rcclx_cluster *c, double nbytes, double steps)
     const rcclx_loads loads = rcclx_fabric_ring(c);
     rcclx_held held;
     const double inside = nbytes / c->gpu_rate, between = nbytes / c->rails * rcclx_fabric_gap(c, &loads, &held);
-    const double n = (double)c->nodes * c->ppn, edges_between = c->nodes > 1 ? c->nodes : 0, edges_inside = n - edges_between;
-    const double slow_inside = edges_inside > 0 ? c->step_ns + inside : 0, slow_between = edges_between > 0 ? c->post_ns + between : 0;
+    const double n = (double)c->nodes * c->ppn, edges_between = c->nodes > 1 ? c->nodes : 0,
+                 edges_inside = n - edges_between;
+    const double slow_inside = edges_inside > 0 ? c->step_ns + inside : 0,
+                 slow_between = edges_between > 0 ? c->post_ns + between : 0;
     const double around = (edges_inside * (c->step_ns + inside + c->signal_ns) +
                            (edges_between > 0 ? edges_between * (c->post_ns + between + neighbour_ns(c)) : 0)) / n;
     const double slowest = fmax(slow_inside, slow_between), step = fmax(slowest, around);
 
-    return (stage){ .latency = steps * step, .wire = steps * slowest, .network = slow_between > slow_inside,
-                    .held = around > slowest ? RCCLX_HELD_BY_LATENCY : slow_between > slow_inside ? held : RCCLX_HELD_BY_GPUS };
+    return (stage){ .latency = steps * step,
+                    .wire = steps * slowest,
+                    .network = slow_between > slow_inside,
+                    .held = around > slowest             ? RCCLX_HELD_BY_LATENCY
+                            : slow_between > slow_inside ? held
+                                                         : RCCLX_HELD_BY_GPUS };
 }
 
 /* --- schedules: what a piece of nbytes goes through --------------------------------------------- */
@@ -231,7 +266,9 @@ static int flat_trees(const rcclx_cluster *c, rcclx_kind kind, double nbytes, vo
     (void)kind;
     if (c->nodes * c->ppn == 1)
         return 0;
-    s[0] = (stage){ .latency = 2 * (c->ppn - 1) * (hop + c->signal_ns), .wire = c->ppn > 1 ? 2 * hop : 0, .held = RCCLX_HELD_BY_GPUS };
+    s[0] = (stage){ .latency = 2 * (c->ppn - 1) * (hop + c->signal_ns),
+                    .wire = c->ppn > 1 ? 2 * hop : 0,
+                    .held = RCCLX_HELD_BY_GPUS };
     s[1] = c->nodes > 1 ? node_trees(c, nbytes / c->rails, 2) : (stage){ .latency = 0 };
     return 2;
 }
@@ -255,7 +292,8 @@ static int nodes_ring(const rcclx_cluster *c, rcclx_kind kind, double nbytes, vo
 {
     const double part = whole(c, kind, nbytes) / c->rails;
 
-    return c->nodes > 1 ? around_nodes(c, kind, nbytes, node_ring(c, part / c->nodes, ways_of(kind) * (c->nodes - 1.0)), out) : 0;
+    return c->nodes > 1 ? around_nodes(c, kind, nbytes, node_ring(c, part / c->nodes, ways_of(kind) * (c->nodes - 1.0)), out)
+                        : 0;
 }
 
 static int nodes_trees(const rcclx_cluster *c, rcclx_kind kind, double nbytes, void *out)
@@ -267,7 +305,9 @@ static int nodes_direct(const rcclx_cluster *c, rcclx_kind kind, double nbytes, 
 {
     const double part = whole(c, kind, nbytes) / c->rails;
 
-    return c->nodes > 1 ? around_nodes(c, kind, nbytes, node_pairs(c, part / c->nodes, c->nodes - 1.0, ways_of(kind), false), out) : 0;
+    return c->nodes > 1
+               ? around_nodes(c, kind, nbytes, node_pairs(c, part / c->nodes, c->nodes - 1.0, ways_of(kind), false), out)
+               : 0;
 }
 
 static int one_node(const rcclx_cluster *c, rcclx_kind kind, double nbytes, void *out)
@@ -327,7 +367,8 @@ static const rcclx_forecaster rows[] = {
     { "pairs", "every rank to every rank by itself", 1u << RCCLX_ALL_TO_ALL, pairs_flat },
     { "pairs by node", "gathered inside by rail, then a message a node", 1u << RCCLX_ALL_TO_ALL, pairs_nodes },
 };
-const rcclx_forecaster *const rcclx_forecasts[] = { &rows[0], &rows[1], &rows[2], &rows[3], &rows[4], &rows[5], &rows[6], &rows[7], NULL };
+const rcclx_forecaster *const rcclx_forecasts[] = { &rows[0], &rows[1], &rows[2], &rows[3], &rows[4],
+                                                    &rows[5], &rows[6], &rows[7], NULL };
 
 /* --- all of it -------------------------------------------------------------------------------------- */
 

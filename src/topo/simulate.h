@@ -37,12 +37,17 @@ typedef struct {
 } rcclx_cluster;
 
 void rcclx_cluster_default(rcclx_cluster *c, int nodes, int ppn);
-void rcclx_cluster_from_topo(rcclx_cluster *c, const rcclx_share *node, const rcclx_schedule *rails); /* rates and rails as found */
+
+/* Rates and rails of a described node. */
+void rcclx_cluster_from_topo(rcclx_cluster *c, const rcclx_share *node, const rcclx_schedule *rails);
 bool rcclx_cluster_check(const rcclx_cluster *c, char *why, size_t nwhy);
 
 /* What keeps it from being faster. */
-typedef enum { RCCLX_HELD_BY_LATENCY, RCCLX_HELD_BY_GPUS, RCCLX_HELD_BY_PORTS, RCCLX_HELD_BY_LEAVES, RCCLX_HELD_BY_PODS, RCCLX_HELD_BY_MESSAGES,
-               RCCLX_HELD_COUNT } rcclx_held;
+typedef enum {
+    RCCLX_HELD_BY_LATENCY, RCCLX_HELD_BY_GPUS, RCCLX_HELD_BY_PORTS, RCCLX_HELD_BY_LEAVES, RCCLX_HELD_BY_PODS,
+    RCCLX_HELD_BY_MESSAGES, RCCLX_HELD_COUNT
+} rcclx_held;
+
 const char *rcclx_held_text(rcclx_held h);
 
 typedef struct {

@@ -26,7 +26,8 @@ static void deal_ports(const rcclx_yard *y, int *port_of)
     for (int i = 0; i < y->ngpus; i++) {
         int best = 0;
         for (int p = 1; p < y->nports; p++) {
-            const rcclx_path *there = rcclx_topo_path(y->t, y->gpus[i], y->ports[p]), *now = rcclx_topo_path(y->t, y->gpus[i], y->ports[best]);
+            const rcclx_path *there = rcclx_topo_path(y->t, y->gpus[i], y->ports[p]),
+                             *now = rcclx_topo_path(y->t, y->gpus[i], y->ports[best]);
             const double load = (users[p] + 1) / there->rate, load_now = (users[best] + 1) / now->rate;
             if (load < load_now * (1 - 1e-9) || (load <= load_now * (1 + 1e-9) && there->kind < now->kind))
                 best = p;
@@ -137,7 +138,8 @@ rcclx_status rcclx_find_swaps(rcclx_schedule *s, rcclx_field *f)
     int port_of[RCCLX_TOPO_GPUS];
 
     if (f->nranks > MOST_RANKS)
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rounds of an all-to-all are listed for up to %d ranks, and these are %d", MOST_RANKS, f->nranks);
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rounds of an all-to-all are listed for up to %d ranks, and these are %d",
+                          MOST_RANKS, f->nranks);
     RCCLX_TRY(rcclx_schedule_make(s, RCCLX_SWAPS, f->nranks, f->nnodes, f->nranks - 1));
     s->nchannels = f->nranks - 1;
     s->rate = s->bound = f->nranks > 1 ? 1e300 : RCCLX_TOPO_HERE;

@@ -5,8 +5,12 @@
 #include <stddef.h>
 
 /* Small files of the kernel. Paths are written like printf's. */
-bool rcclx_sysfs_text(char *text, size_t n, const char *format, ...) __attribute__((format(printf, 3, 4))); /* first line, trimmed; false: none */
-long long rcclx_sysfs_number(long long otherwise, const char *format, ...) __attribute__((format(printf, 2, 3))); /* decimal or 0x */
+
+/* The first line, trimmed at its end; false: there is none. */
+bool rcclx_sysfs_text(char *text, size_t n, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Decimal or with 0x. */
+long long rcclx_sysfs_number(long long otherwise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* "name value" lines: the value of `name` in the file. */
 long long rcclx_sysfs_property(const char *path, const char *name, long long otherwise);

@@ -25,12 +25,20 @@
  * Rates are in GB/s (10^9), each direction of a link by itself: what programs get,
  * not what the signalling says. */
 
-enum { RCCLX_TOPO_GPUS = 256, RCCLX_TOPO_NETS = 256, RCCLX_TOPO_VERTICES = 4096, RCCLX_TOPO_HERE = 5000 /* GB/s within a device */ };
+enum {
+    RCCLX_TOPO_GPUS     = 256,
+    RCCLX_TOPO_NETS     = 256,
+    RCCLX_TOPO_VERTICES = 4096,
+    RCCLX_TOPO_HERE     = 5000, /* GB/s within a device */
+};
 
-typedef enum { RCCLX_TOPO_GPU, RCCLX_TOPO_PCI, RCCLX_TOPO_CPU, RCCLX_TOPO_SWITCH, RCCLX_TOPO_NIC, RCCLX_TOPO_NET } rcclx_topo_kind;
+typedef enum {
+    RCCLX_TOPO_GPU, RCCLX_TOPO_PCI, RCCLX_TOPO_CPU, RCCLX_TOPO_SWITCH, RCCLX_TOPO_NIC, RCCLX_TOPO_NET
+} rcclx_topo_kind;
 
-typedef enum { RCCLX_LINK_LOCAL, RCCLX_LINK_PCI, RCCLX_LINK_SOCKET, RCCLX_LINK_XGMI, RCCLX_LINK_NVLINK, RCCLX_LINK_C2C,
-               RCCLX_LINK_PORT } rcclx_link_kind;
+typedef enum {
+    RCCLX_LINK_LOCAL, RCCLX_LINK_PCI, RCCLX_LINK_SOCKET, RCCLX_LINK_XGMI, RCCLX_LINK_NVLINK, RCCLX_LINK_C2C, RCCLX_LINK_PORT
+} rcclx_link_kind;
 
 /* Where a link's rate comes from. ASSUMED ones should be measured. */
 typedef enum { RCCLX_RATE_STATED, RCCLX_RATE_GENERATION, RCCLX_RATE_MEASURED, RCCLX_RATE_ASSUMED } rcclx_rate_source;
@@ -102,7 +110,7 @@ typedef struct {
     int               *hops, nhops;
 } rcclx_topo;
 
-/* The machine: from NCCL_TOPO_FILE if that is set, else by looking around; written to NCCL_TOPO_DUMP_FILE if that is set. */
+/* The machine: from NCCL_TOPO_FILE if that is set, else by looking around; written to NCCL_TOPO_DUMP_FILE if set. */
 rcclx_status rcclx_topo_open(rcclx_topo *t);
 rcclx_status rcclx_topo_read(rcclx_topo *t, const char *path);
 rcclx_status rcclx_topo_parse(rcclx_topo *t, const char *text, size_t nbytes, const char *source);
@@ -116,8 +124,8 @@ rcclx_status rcclx_topo_discover(rcclx_topo *t, const char *root, bool nvml);
 /* Is this description that of the machine whose GPUs have these bus ids? The error says which one is not in it. */
 rcclx_status rcclx_topo_match(const rcclx_topo *t, const char *const *busids, int n);
 
-/* What was only assumed is measured: `measure` is asked for each such link between two GPUs, once each way, and answers in GB/s
- * (0: it cannot say, and the link stays as it is). The paths are then computed anew. */
+/* What was only assumed is measured: `measure` is asked for each such link between two GPUs, once each way, and answers
+ * in GB/s (0: it cannot say, and the link stays as it is). The ways are then looked for anew. */
 typedef double rcclx_topo_measure(void *context, const rcclx_topo *t, int from_gpu, int to_gpu);
 rcclx_status rcclx_topo_measure_links(rcclx_topo *t, rcclx_topo_measure *measure, void *context);
 

@@ -10,7 +10,8 @@ rcclx_status rcclx_topo_open(rcclx_topo *t)
     const char *from = rcclx_option_str(RCCLX_OPT_TOPO_FILE), *to = rcclx_option_str(RCCLX_OPT_TOPO_DUMP_FILE);
 
     RCCLX_TRY(*from ? rcclx_topo_read(t, from) : rcclx_topo_discover(t, NULL, true));
-    RCCLX_INFO_LOG(GRAPH, "topology %s: %d GPUs, %d CPUs, %d network ports", *from ? from : "found", t->ngpus, t->ncpus, t->nnets);
+    RCCLX_INFO_LOG(GRAPH, "topology %s: %d GPUs, %d CPUs, %d network ports", *from ? from : "found", t->ngpus, t->ncpus,
+                   t->nnets);
     if (!*to)
         return RCCLX_OK;
     const rcclx_status s = rcclx_xml_save(&t->xml, to);

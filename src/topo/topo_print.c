@@ -130,8 +130,9 @@ static void put_branch(drawing *d, int link, int depth, bool last)
     rcclx_topo_label(d->t, vertex, label, sizeof(label));
     rcclx_topo_detail(d->t, vertex, detail, sizeof(detail));
     const bool gpu = d->t->vertices[vertex].kind == RCCLX_TOPO_GPU;
-    fprintf(d->out, "%s %-10s %-12s %5.4g GB/s%s%s%s%s\n", last ? "\xe2\x94\x94\xe2\x94\x80" : "\xe2\x94\x9c\xe2\x94\x80", label, detail, rate,
-            gpu ? "  " : "", gpu ? rcclx_topo_short_busid(d->t->vertices[vertex].name) : "", *bridges ? (gpu ? " behind " : "  ") : "", bridges);
+    fprintf(d->out, "%s %-10s %-12s %5.4g GB/s%s%s%s%s\n", last ? "\xe2\x94\x94\xe2\x94\x80" : "\xe2\x94\x9c\xe2\x94\x80",
+            label, detail, rate, gpu ? "  " : "", gpu ? rcclx_topo_short_busid(d->t->vertices[vertex].name) : "",
+            *bridges ? (gpu ? " behind " : "  ") : "", bridges);
     d->more[depth] = !last;
     for (int i = 0; i < n && depth + 1 < DEEP && d->t->vertices[vertex].kind != RCCLX_TOPO_GPU; i++)
         put_branch(d, list[i], depth + 1, i == n - 1);
@@ -172,7 +173,11 @@ static void put_matrix(const drawing *d)
         fprintf(d->out, "\n%-8s", text);
         for (int b = 0; b < nends; b++) {
             const rcclx_reach r = rcclx_topo_reach(t, a, b);
-            snprintf(text, sizeof(text), a == b ? "-" : r.kind == RCCLX_PATH_DIS ? "DIS" : "%s %.4g", rcclx_topo_kind_name(t, a, b), r.rate);
+            snprintf(text, sizeof(text),
+                     a == b                     ? "-"
+                     : r.kind == RCCLX_PATH_DIS ? "DIS"
+                                                : "%s %.4g",
+                     rcclx_topo_kind_name(t, a, b), r.rate);
             fprintf(d->out, " %9s", text);
         }
     }
@@ -207,13 +212,15 @@ void rcclx_topo_print(FILE *out, const rcclx_topo *t)
     drawing d = { .out = out, .t = t };
     const char *slash = strrchr(t->xml.source, '/');
 
-    fprintf(out, "%s: %d GPU%s, %d CPU%s, %d network port%s\n\n", *t->xml.source ? slash ? slash + 1 : t->xml.source : "this machine",
-            t->ngpus, t->ngpus == 1 ? "" : "s", t->ncpus, t->ncpus == 1 ? "" : "s", t->nnets, t->nnets == 1 ? "" : "s");
+    fprintf(out, "%s: %d GPU%s, %d CPU%s, %d network port%s\n\n",
+            *t->xml.source ? slash ? slash + 1 : t->xml.source : "this machine", t->ngpus, t->ngpus == 1 ? "" : "s",
+            t->ncpus, t->ncpus == 1 ? "" : "s", t->nnets, t->nnets == 1 ? "" : "s");
     put_tree(&d);
     if (t->ngpus) {
         put_matrix(&d);
         put_legend(&d);
     }
     if (count_assumed(t))
-        fprintf(out, "\nrates of %d link%s are not known, and assumed\n", count_assumed(t), count_assumed(t) == 1 ? "" : "s");
+        fprintf(out, "\nrates of %d link%s are not known, and assumed\n", count_assumed(t),
+                count_assumed(t) == 1 ? "" : "s");
 }

@@ -20,7 +20,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { CIRCLE = 210, PORTS = 272, BRIDGES = 304, CPUS = 334, SMALL = 56, SIDE = 168, ROW_LENGTH = 8, MOST_SMALL = 16, TOP = 84 };
+enum {
+    CIRCLE = 210,
+    PORTS = 272,
+    BRIDGES = 304,
+    CPUS = 334,
+    SMALL = 56,
+    SIDE = 168,
+    ROW_LENGTH = 8,
+    MOST_SMALL = 16,
+    TOP = 84
+};
 
 #define PI 3.14159265358979323846
 
@@ -41,13 +51,18 @@ typedef struct {
     double  x, y;                                       /* middle of the circle now drawn */
 } canvas;
 
-static const struct { const char *fill, *ink; } colours[RCCLX_PATH_COUNT] = {
-    [RCCLX_PATH_LOC] = { "#f7fafc", "#a0aec0" }, [RCCLX_PATH_NVL] = { "#2b6cb0", "#ffffff" }, [RCCLX_PATH_NVB] = { "#90cdf4", "#1a365d" },
-    [RCCLX_PATH_C2C] = { "#319795", "#ffffff" }, [RCCLX_PATH_PIX] = { "#2f855a", "#ffffff" }, [RCCLX_PATH_PXB] = { "#9ae6b4", "#22543d" },
-    [RCCLX_PATH_P2C] = { "#81e6d9", "#234e52" }, [RCCLX_PATH_PXN] = { "#d6bcfa", "#44337a" }, [RCCLX_PATH_PHB] = { "#faf089", "#744210" },
-    [RCCLX_PATH_SYS] = { "#fbd38d", "#7b341e" }, [RCCLX_PATH_NET] = { "#e2e8f0", "#4a5568" }, [RCCLX_PATH_DIS] = { "#ffffff", "#cbd5e0" },
+static const struct { const char *fill, *ink;
+} colours[RCCLX_PATH_COUNT] = {
+    [RCCLX_PATH_LOC] = { "#f7fafc", "#a0aec0" }, [RCCLX_PATH_NVL] = { "#2b6cb0", "#ffffff" },
+    [RCCLX_PATH_NVB] = { "#90cdf4", "#1a365d" }, [RCCLX_PATH_C2C] = { "#319795", "#ffffff" },
+    [RCCLX_PATH_PIX] = { "#2f855a", "#ffffff" }, [RCCLX_PATH_PXB] = { "#9ae6b4", "#22543d" },
+    [RCCLX_PATH_P2C] = { "#81e6d9", "#234e52" }, [RCCLX_PATH_PXN] = { "#d6bcfa", "#44337a" },
+    [RCCLX_PATH_PHB] = { "#faf089", "#744210" }, [RCCLX_PATH_SYS] = { "#fbd38d", "#7b341e" },
+    [RCCLX_PATH_NET] = { "#e2e8f0", "#4a5568" }, [RCCLX_PATH_DIS] = { "#ffffff", "#cbd5e0" },
 };
-static const char *const bands[] = { "#4c6ef5", "#f06595", "#20c997", "#fab005", "#845ef7", "#22b8cf", "#ff922b", "#94d82d" };
+static const char *const bands[] = {
+    "#4c6ef5", "#f06595", "#20c997", "#fab005", "#845ef7", "#22b8cf", "#ff922b", "#94d82d"
+};
 
 /* --- where things stand ------------------------------------------------------------------ */
 
@@ -81,14 +96,16 @@ static int count_ends(const canvas *c, int cpu, bool ports)
 static void spread(canvas *c, int k, bool ports)
 {
     const rcclx_topo *t = c->t;
-    const int first = ports ? t->ngpus : 0, last = ports ? t->ngpus + t->nnets : t->ngpus, n = count_ends(c, c->cpus[k], ports);
+    const int first = ports ? t->ngpus : 0, last = ports ? t->ngpus + t->nnets : t->ngpus,
+              n = count_ends(c, c->cpus[k], ports);
 
     for (int a = first; a < last; a++) {
         int before = 0;
         if (c->spots[a].cpu != c->cpus[k])
             continue;
         for (int b = first; b < last; b++)
-            before += c->spots[b].cpu == c->cpus[k] && t->vertices[end_vertex(t, b)].element < t->vertices[end_vertex(t, a)].element;
+            before += c->spots[b].cpu == c->cpus[k] &&
+                      t->vertices[end_vertex(t, b)].element < t->vertices[end_vertex(t, a)].element;
         c->spots[a].angle = c->from[k] + (c->to[k] - c->from[k]) * (before + 0.5) / n;
     }
 }
@@ -175,11 +192,13 @@ static double py(const canvas *c, double angle, double radius)
 static void put_band(const canvas *c, double from, double to, double radius, double width, const char *colour)
 {
     if (to - from > 2 * PI - 1e-3)
-        fprintf(c->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\"/>\n", c->x, c->y, radius,
-                colour, width);
+        fprintf(c->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\"/>\n",
+                c->x, c->y, radius, colour, width);
     else
-        fprintf(c->out, "<path d=\"M%.1f %.1f A%.1f %.1f 0 %d 1 %.1f %.1f\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\" "
-                "stroke-linecap=\"round\"/>\n", px(c, from, radius), py(c, from, radius), radius, radius, to - from > PI, px(c, to, radius),
+        fprintf(c->out,
+                "<path d=\"M%.1f %.1f A%.1f %.1f 0 %d 1 %.1f %.1f\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\" "
+                "stroke-linecap=\"round\"/>\n",
+                px(c, from, radius), py(c, from, radius), radius, radius, to - from > PI, px(c, to, radius),
                 py(c, to, radius), colour, width);
 }
 
@@ -188,8 +207,8 @@ static void put_band_text(const canvas *c, double angle, double radius, const ch
 {
     const double turn = angle * 180 / PI + (sin(angle) > 0.02 ? -90 : 90);
 
-    fprintf(c->out, "<text class=\"band\" transform=\"translate(%.1f %.1f) rotate(%.1f)\" dy=\"0.36em\">%s</text>\n", px(c, angle, radius),
-            py(c, angle, radius), turn, text);
+    fprintf(c->out, "<text class=\"band\" transform=\"translate(%.1f %.1f) rotate(%.1f)\" dy=\"0.36em\">%s</text>\n",
+            px(c, angle, radius), py(c, angle, radius), turn, text);
 }
 
 static void put_cpus(const canvas *c)
@@ -236,8 +255,8 @@ static void put_chord(const canvas *c, double a, double b, double radius, const 
 {
     const double bend = 0.18, mx = (cos(a) + cos(b)) / 2 * radius * bend, my = (sin(a) + sin(b)) / 2 * radius * bend;
 
-    fprintf(c->out, "<path d=\"M%.1f %.1f Q%.1f %.1f %.1f %.1f\" fill=\"none\" %s/>\n", px(c, a, radius), py(c, a, radius), c->x + mx, c->y + my,
-            px(c, b, radius), py(c, b, radius), style);
+    fprintf(c->out, "<path d=\"M%.1f %.1f Q%.1f %.1f %.1f %.1f\" fill=\"none\" %s/>\n", px(c, a, radius), py(c, a, radius),
+            c->x + mx, c->y + my, px(c, b, radius), py(c, b, radius), style);
 }
 
 static void put_links(const canvas *c)
@@ -249,8 +268,10 @@ static void put_links(const canvas *c)
             const rcclx_path *p = rcclx_topo_path(c->t, a, b);
             if (p->kind != RCCLX_PATH_NVL)
                 continue;
-            snprintf(style, sizeof(style), "stroke=\"%s\" stroke-width=\"%.2f\" stroke-opacity=\"%s\" stroke-linecap=\"round\"",
-                     colours[RCCLX_PATH_NVL].fill, 1 + 5 * p->rate / c->widest, c->takes_part[a] && c->takes_part[b] ? "0.55" : "0.12");
+            snprintf(style, sizeof(style),
+                     "stroke=\"%s\" stroke-width=\"%.2f\" stroke-opacity=\"%s\" stroke-linecap=\"round\"",
+                     colours[RCCLX_PATH_NVL].fill, 1 + 5 * p->rate / c->widest,
+                     c->takes_part[a] && c->takes_part[b] ? "0.55" : "0.12");
             put_chord(c, c->spots[a].angle, c->spots[b].angle, CIRCLE - 20, style);
         }
 }
@@ -268,8 +289,8 @@ static void put_port_lines(const canvas *c)
         for (int g = 0; g < c->t->ngpus; g++)
             if (rcclx_topo_path(c->t, g, port)->kind == kind && kind < RCCLX_PATH_PHB)
                 fprintf(c->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"3\"/>\n",
-                        px(c, c->spots[g].angle, CIRCLE), py(c, c->spots[g].angle, CIRCLE), px(c, c->spots[port].angle, PORTS),
-                        py(c, c->spots[port].angle, PORTS), colours[kind].fill);
+                        px(c, c->spots[g].angle, CIRCLE), py(c, c->spots[g].angle, CIRCLE),
+                        px(c, c->spots[port].angle, PORTS), py(c, c->spots[port].angle, PORTS), colours[kind].fill);
     }
 }
 
@@ -285,17 +306,22 @@ static void put_ends(const canvas *c)
 {
     for (int e = 0; e < c->t->ngpus + c->t->nnets; e++) {
         const bool gpu = e < c->t->ngpus, fits = c->t->ngpus <= 24 && c->t->nnets <= 24;
-        const double radius = gpu ? CIRCLE : PORTS, x = px(c, c->spots[e].angle, radius), y = py(c, c->spots[e].angle, radius);
+        const double radius = gpu ? CIRCLE : PORTS, x = px(c, c->spots[e].angle, radius),
+                     y = py(c, c->spots[e].angle, radius);
         char label[64];
         rcclx_topo_label(c->t, end_vertex(c->t, e), label, sizeof(label));
         if (gpu)
-            fprintf(c->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" fill=\"#fff\" stroke=\"%s\" stroke-width=\"3\"%s/>\n"
-                    "<text class=\"gpu\" x=\"%.1f\" y=\"%.1f\" dy=\"0.36em\">%s</text>\n", x, y, fits ? 20 : 10, band_of(c, c->spots[e].cpu),
-                    c->takes_part[e] ? "" : " opacity=\"0.35\"", x, y, label + 4);
+            fprintf(c->out,
+                    "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" fill=\"#fff\" stroke=\"%s\" stroke-width=\"3\"%s/>\n"
+                    "<text class=\"gpu\" x=\"%.1f\" y=\"%.1f\" dy=\"0.36em\">%s</text>\n",
+                    x, y, fits ? 20 : 10, band_of(c, c->spots[e].cpu), c->takes_part[e] ? "" : " opacity=\"0.35\"", x, y,
+                    label + 4);
         else
-            fprintf(c->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.0f\" height=\"18\" rx=\"9\" fill=\"#edf2f7\" stroke=\"#718096\"/>\n"
-                    "<text class=\"port\" x=\"%.1f\" y=\"%.1f\" dy=\"0.36em\">%.12s</text>\n", x - 6 - 3.1 * (double)strlen(label), y - 9,
-                    12 + 6.2 * (double)strlen(label), x, y, label);
+            fprintf(
+                c->out,
+                "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.0f\" height=\"18\" rx=\"9\" fill=\"#edf2f7\" stroke=\"#718096\"/>\n"
+                "<text class=\"port\" x=\"%.1f\" y=\"%.1f\" dy=\"0.36em\">%.12s</text>\n",
+                x - 6 - 3.1 * (double)strlen(label), y - 9, 12 + 6.2 * (double)strlen(label), x, y, label);
     }
 }
 
@@ -321,10 +347,14 @@ static void put_cell(const canvas *c, double x, double y, int a, int b)
     const double w = cell(c);
     const int kind = a == b ? RCCLX_PATH_LOC : r.kind;
 
-    fprintf(c->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"4\" fill=\"%s\"/>\n", x, y, w - 2, w - 2, colours[kind].fill);
+    fprintf(c->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"4\" fill=\"%s\"/>\n", x, y, w - 2,
+            w - 2, colours[kind].fill);
     if (a != b)
-        fprintf(c->out, "<text class=\"kind\" x=\"%.1f\" y=\"%.1f\" style=\"fill:%s\">%s</text><text class=\"rate\" x=\"%.1f\" y=\"%.1f\" style=\"fill:%s\">%.3g</text>\n",
-                x + w / 2 - 1, y + w * 0.38, colours[kind].ink, rcclx_topo_kind_name(c->t, a, b), x + w / 2 - 1, y + w * 0.74, colours[kind].ink, r.rate);
+        fprintf(c->out,
+                "<text class=\"kind\" x=\"%.1f\" y=\"%.1f\" style=\"fill:%s\">%s</text><text class=\"rate\" x=\"%.1f\" "
+                "y=\"%.1f\" style=\"fill:%s\">%.3g</text>\n",
+                x + w / 2 - 1, y + w * 0.38, colours[kind].ink, rcclx_topo_kind_name(c->t, a, b), x + w / 2 - 1,
+                y + w * 0.74, colours[kind].ink, r.rate);
 }
 
 static void put_matrix(const canvas *c, double x, double y)
@@ -336,11 +366,13 @@ static void put_matrix(const canvas *c, double x, double y)
     for (int b = 0; b < nends; b++) {
         rcclx_topo_label(c->t, end_vertex(c->t, b), label, sizeof(label));
         const double at = x + 52 + b * w + (b >= c->t->ngpus ? 8 : 0) + w / 2 - 1;
-        fprintf(c->out, "<text class=\"head\" transform=\"translate(%.1f %.1f) rotate(-40)\">%.14s</text>\n", at, y - 6, label);
+        fprintf(c->out, "<text class=\"head\" transform=\"translate(%.1f %.1f) rotate(-40)\">%.14s</text>\n", at, y - 6,
+                label);
     }
     for (int a = 0; a < c->t->ngpus; a++) {
         rcclx_topo_label(c->t, end_vertex(c->t, a), label, sizeof(label));
-        fprintf(c->out, "<text class=\"side\" x=\"%.1f\" y=\"%.1f\" dy=\"0.36em\">%s</text>\n", x + 44, y + a * w + w / 2, label);
+        fprintf(c->out, "<text class=\"side\" x=\"%.1f\" y=\"%.1f\" dy=\"0.36em\">%s</text>\n", x + 44, y + a * w + w / 2,
+                label);
         for (int b = 0; b < nends; b++)
             put_cell(c, x + 52 + b * w + (b >= c->t->ngpus ? 8 : 0), y + a * w, a, b);
     }
@@ -358,9 +390,11 @@ static void put_legend(const canvas *c, double x, double y)
     for (int k = RCCLX_PATH_NVL; k < RCCLX_PATH_COUNT; k++) {
         if (!there[k])
             continue;
-        fprintf(c->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" rx=\"3\" fill=\"%s\"/>"
-                "<text class=\"legend\" x=\"%.1f\" y=\"%.1f\">%s: %s</text>\n", x + 52, y + 20 * n, colours[k].fill, x + 72, y + 20 * n + 11,
-                rcclx_path_name((rcclx_path_kind)k), rcclx_path_about((rcclx_path_kind)k));
+        fprintf(c->out,
+                "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" rx=\"3\" fill=\"%s\"/>"
+                "<text class=\"legend\" x=\"%.1f\" y=\"%.1f\">%s: %s</text>\n",
+                x + 52, y + 20 * n, colours[k].fill, x + 72, y + 20 * n + 11, rcclx_path_name((rcclx_path_kind)k),
+                rcclx_path_about((rcclx_path_kind)k));
         n++;
     }
 }
@@ -385,8 +419,8 @@ static void put_arrow(const canvas *c, int from, int to, int colour)
         const double ax = px(c, a, SMALL), ay = py(c, a, SMALL), bx = px(c, b, SMALL), by = py(c, b, SMALL);
         const double qx = c->x + (cos(a) + cos(b)) / 2 * SMALL * bend, qy = c->y + (sin(a) + sin(b)) / 2 * SMALL * bend;
         const double back = 9 / (hypot(bx - qx, by - qy) + 1e-9), out = 9 / (hypot(ax - qx, ay - qy) + 1e-9);
-        fprintf(c->out, "<path d=\"M%.1f %.1f Q%.1f %.1f %.1f %.1f\" fill=\"none\" %s/>\n", ax + (qx - ax) * out, ay + (qy - ay) * out, qx, qy,
-                bx + (qx - bx) * back, by + (qy - by) * back, style);
+        fprintf(c->out, "<path d=\"M%.1f %.1f Q%.1f %.1f %.1f %.1f\" fill=\"none\" %s/>\n", ax + (qx - ax) * out,
+                ay + (qy - ay) * out, qx, qy, bx + (qx - bx) * back, by + (qy - by) * back, style);
     }
 }
 
@@ -396,9 +430,12 @@ static void put_stub(const canvas *c, int gpu, bool out, int colour)
     const double turn = c->spots[gpu].angle + (out ? 0.09 : -0.09);
     const double near = SMALL + 9, far = SMALL + 22;
 
-    fprintf(c->out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"3 2\" "
-            "marker-end=\"url(#arrow%d)\"/>\n", px(c, turn, out ? near : far), py(c, turn, out ? near : far), px(c, turn, out ? far : near),
-            py(c, turn, out ? far : near), bands[colour], colour);
+    fprintf(
+        c->out,
+        "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"3 2\" "
+        "marker-end=\"url(#arrow%d)\"/>\n",
+        px(c, turn, out ? near : far), py(c, turn, out ? near : far), px(c, turn, out ? far : near),
+        py(c, turn, out ? far : near), bands[colour], colour);
 }
 
 static void put_channel(const canvas *c, const rcclx_schedule *s, int channel, int colour)
@@ -423,10 +460,12 @@ static void put_dots(const canvas *c, const rcclx_schedule *s, int channel)
     for (int i = 0; i < c->node->ngpus; i++) {
         const int gpu = c->node->gpus[i], rank = c->node->ranks ? c->node->ranks[i] : i;
         const bool root = s->kind == RCCLX_TREES && s->rows[(size_t)channel * (size_t)s->nranks + (size_t)rank] < 0;
-        fprintf(c->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"8\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.5\"/>"
-                "<text class=\"dot\" x=\"%.1f\" y=\"%.1f\" dy=\"0.36em\" style=\"fill:%s\">%d</text>\n", px(c, c->spots[gpu].angle, SMALL),
-                py(c, c->spots[gpu].angle, SMALL), root ? "#2d3748" : "#fff", band_of(c, c->spots[gpu].cpu), px(c, c->spots[gpu].angle, SMALL),
-                py(c, c->spots[gpu].angle, SMALL), root ? "#fff" : "#2d3748", rank);
+        fprintf(c->out,
+                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"8\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.5\"/>"
+                "<text class=\"dot\" x=\"%.1f\" y=\"%.1f\" dy=\"0.36em\" style=\"fill:%s\">%d</text>\n",
+                px(c, c->spots[gpu].angle, SMALL), py(c, c->spots[gpu].angle, SMALL), root ? "#2d3748" : "#fff",
+                band_of(c, c->spots[gpu].cpu), px(c, c->spots[gpu].angle, SMALL), py(c, c->spots[gpu].angle, SMALL),
+                root ? "#fff" : "#2d3748", rank);
     }
 }
 
@@ -437,7 +476,8 @@ static void put_caption(const canvas *c, const rcclx_schedule *s, int channel)
 
     if (port >= 0)
         rcclx_topo_label(c->t, c->t->nets[port], label, sizeof(label));
-    fprintf(c->out, "<text class=\"caption\" x=\"%.1f\" y=\"%.1f\">%d%s%s</text>\n", c->x - SIDE / 2.0 + 8, c->y - SIDE / 2.0 + 10, channel, *label ? " \xc2\xb7 " : "", label);
+    fprintf(c->out, "<text class=\"caption\" x=\"%.1f\" y=\"%.1f\">%d%s%s</text>\n", c->x - SIDE / 2.0 + 8,
+            c->y - SIDE / 2.0 + 10, channel, *label ? " \xc2\xb7 " : "", label);
 }
 
 static int rows_of(const rcclx_schedule *s)
@@ -456,14 +496,15 @@ static double put_schedule(canvas *c, const rcclx_schedule *s, double y)
     for (int k = 0; k < s->nchannels && k < MOST_SMALL; k++) {
         c->x = 40 + SIDE / 2.0 + k % ROW_LENGTH * (SIDE + 6);
         c->y = y + 40 + SIDE / 2.0 + (SIDE + 14) * (k / ROW_LENGTH);
-        fprintf(c->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" rx=\"10\" fill=\"#f7fafc\"/>\n", c->x - SIDE / 2.0,
-                c->y - SIDE / 2.0 - 6, SIDE, SIDE + 10);
+        fprintf(c->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" rx=\"10\" fill=\"#f7fafc\"/>\n",
+                c->x - SIDE / 2.0, c->y - SIDE / 2.0 - 6, SIDE, SIDE + 10);
         put_channel(c, s, k, k % 8);
         put_dots(c, s, k);
         put_caption(c, s, k);
     }
     if (s->nchannels > MOST_SMALL)
-        fprintf(c->out, "<text class=\"legend\" x=\"40\" y=\"%.1f\">and %d more</text>\n", y + 46 + (SIDE + 14.0) * rows_of(s), s->nchannels - MOST_SMALL);
+        fprintf(c->out, "<text class=\"legend\" x=\"40\" y=\"%.1f\">and %d more</text>\n",
+                y + 46 + (SIDE + 14.0) * rows_of(s), s->nchannels - MOST_SMALL);
     return y + 62 + (SIDE + 14) * rows_of(s);
 }
 
@@ -471,19 +512,27 @@ static double put_schedule(canvas *c, const rcclx_schedule *s, double y)
 
 static void put_head(const canvas *c, double width, double height, int nnodes)
 {
-    const char *slash = strrchr(c->t->xml.source, '/'), *name = *c->t->xml.source ? slash ? slash + 1 : c->t->xml.source : "this machine";
+    const char *slash = strrchr(c->t->xml.source, '/'),
+               *name = *c->t->xml.source ? slash ? slash + 1 : c->t->xml.source : "this machine";
 
-    fprintf(c->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\">\n", width, height, width, height);
-    fputs("<style>text{font-family:'DejaVu Sans',Helvetica,Arial,sans-serif;fill:#2d3748;text-anchor:middle}"
-          ".title{font-size:24px;font-weight:bold;text-anchor:start}.title2{font-size:16px;font-weight:bold;text-anchor:start}"
-          ".about{font-size:14px;text-anchor:start;fill:#718096}.band{font-size:13px;font-weight:bold;fill:#fff}"
-          ".gpu{font-size:15px;font-weight:bold}.port{font-size:10px}.kind{font-size:10px;font-weight:bold}"
-          ".rate{font-size:11px}.head{font-size:11px;text-anchor:start}.side{font-size:12px;text-anchor:end}"
-          ".legend{font-size:12px;text-anchor:start}.dot{font-size:9px}.caption{font-size:11px;fill:#718096;text-anchor:start}</style>\n", c->out);
+    fprintf(c->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\">\n",
+            width, height, width, height);
+    fputs(
+        "<style>text{font-family:'DejaVu Sans',Helvetica,Arial,sans-serif;fill:#2d3748;text-anchor:middle}"
+        ".title{font-size:24px;font-weight:bold;text-anchor:start}.title2{font-size:16px;font-weight:bold;text-anchor:start}"
+        ".about{font-size:14px;text-anchor:start;fill:#718096}.band{font-size:13px;font-weight:bold;fill:#fff}"
+        ".gpu{font-size:15px;font-weight:bold}.port{font-size:10px}.kind{font-size:10px;font-weight:bold}"
+        ".rate{font-size:11px}.head{font-size:11px;text-anchor:start}.side{font-size:12px;text-anchor:end}"
+        ".legend{font-size:12px;text-anchor:start}.dot{font-size:9px}.caption{font-size:11px;fill:#718096;text-anchor:start}"
+        "</style>\n",
+        c->out);
     fputs("<defs>\n", c->out);
     for (int k = 0; k < 8; k++)
-        fprintf(c->out, "<marker id=\"arrow%d\" viewBox=\"0 0 8 8\" refX=\"6\" refY=\"4\" markerWidth=\"5\" markerHeight=\"5\" orient=\"auto\">"
-                "<path d=\"M0 0.5 L8 4 L0 7.5 z\" fill=\"%s\"/></marker>\n", k, bands[k]);
+        fprintf(c->out,
+                "<marker id=\"arrow%d\" viewBox=\"0 0 8 8\" refX=\"6\" refY=\"4\" markerWidth=\"5\" markerHeight=\"5\" "
+                "orient=\"auto\">"
+                "<path d=\"M0 0.5 L8 4 L0 7.5 z\" fill=\"%s\"/></marker>\n",
+                k, bands[k]);
     fputs("</defs>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", c->out);
     fprintf(c->out, "<text class=\"title\" x=\"40\" y=\"44\">%s</text>\n<text class=\"about\" x=\"40\" y=\"68\">", name);
     fprintf(c->out, "%d GPUs, %d CPUs, %d network ports", c->t->ngpus, c->t->ncpus, c->t->nnets);
@@ -516,9 +565,12 @@ void rcclx_topo_svg(FILE *out, const rcclx_topo *t, const rcclx_schedule *found,
         c->takes_part[nodes[0].gpus[i]] = true;
     for (int a = 0; a < t->ngpus; a++)
         for (int b = 0; b < t->ngpus; b++)
-            c->widest = a != b && rcclx_topo_path(t, a, b)->kind == RCCLX_PATH_NVL ? fmax(c->widest, rcclx_topo_path(t, a, b)->rate) : c->widest;
+            c->widest = a != b && rcclx_topo_path(t, a, b)->kind == RCCLX_PATH_NVL
+                            ? fmax(c->widest, rcclx_topo_path(t, a, b)->rate)
+                            : c->widest;
     place(c);
-    const double matrix = 2 * CPUS + 110, across = matrix + 52 + (t->ngpus + t->nnets) * cell(c) + 60, rings = 80 + ROW_LENGTH * (SIDE + 6);
+    const double matrix = 2 * CPUS + 110, across = matrix + 52 + (t->ngpus + t->nnets) * cell(c) + 60,
+                 rings = 80 + ROW_LENGTH * (SIDE + 6);
     const double begin = begin_schedules(t, cell(c));
     put_head(c, across > rings ? across : rings, height_of(found, begin), nnodes);
     c->x = 40 + CPUS + 12;

@@ -4,7 +4,7 @@
 #include "topo/search.h"
 
 /* Behind topo.h and search.h: how the drawings, in text and SVG, call things. */
-#define rcclx_topo_arrow "\xe2\x86\x92"
+#define RCCLX_TOPO_ARROW "\xe2\x86\x92"
 
 const char *rcclx_topo_short_busid(const char *busid);                              /* without the domain 0000 */
 void rcclx_topo_label(const rcclx_topo *t, int vertex, char *text, size_t n);       /* "GPU 0", "mlx5_0" */

@@ -144,7 +144,9 @@ static int choose_chain(const planting *p, int c, int ring, int node, int *port)
 
 static int count_channels(const planting *p, way w)
 {
-    const int n = w == CHAIN ? p->rings.nchannels * (p->f->nnodes > 1 ? 2 : 1) : p->f->nnodes > 1 ? 2 * p->f->ports : p->f->nranks;
+    const int n = w == CHAIN         ? p->rings.nchannels * (p->f->nnodes > 1 ? 2 : 1)
+                  : p->f->nnodes > 1 ? 2 * p->f->ports
+                                     : p->f->nranks;
 
     return n > RCCLX_CHANNELS ? RCCLX_CHANNELS : n;
 }

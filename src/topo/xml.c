@@ -131,7 +131,8 @@ bool rcclx_xml_is(const rcclx_xml *x, int element, const char *name)
     return !strcmp(x->elements[element].name, name);
 }
 
-bool rcclx_xml_int(const rcclx_xml *x, int element, const char *key, long long least, long long most, long long *value, bool *bad)
+bool rcclx_xml_int(const rcclx_xml *x, int element, const char *key, long long least, long long most, long long *value,
+                   bool *bad)
 {
     const char *text = rcclx_xml_get(x, element, key);
     char *end;

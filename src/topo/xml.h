@@ -61,8 +61,10 @@ void rcclx_xml_setf(rcclx_xml *x, int element, const char *key, const char *form
 const char *rcclx_xml_get(const rcclx_xml *x, int element, const char *key); /* NULL: has none */
 bool        rcclx_xml_is(const rcclx_xml *x, int element, const char *name);
 
-/* A number in an attribute, decimal or with 0x: false if it has none; *bad if what stands there is no number from least to most. */
-bool rcclx_xml_int(const rcclx_xml *x, int element, const char *key, long long least, long long most, long long *value, bool *bad);
+/* A number in an attribute, decimal or with 0x: false if it has none; *bad if what stands there is no number from least to
+ * most. */
+bool rcclx_xml_int(const rcclx_xml *x, int element, const char *key, long long least, long long most, long long *value,
+                   bool *bad);
 bool rcclx_xml_real(const rcclx_xml *x, int element, const char *key, double *value, bool *bad);
 
 rcclx_status rcclx_xml_write(const rcclx_xml *x, FILE *out);

@@ -207,7 +207,8 @@ static rcclx_status open_element(reader *r)
             return RCCLX_OK;
         }
         if (!apart)
-            return broken(r, "unexpected '%c' in <%s>", *r->at >= 32 && *r->at < 127 ? *r->at : '?', r->x->elements[element].name);
+            return broken(r, "unexpected '%c' in <%s>", *r->at >= 32 && *r->at < 127 ? *r->at : '?',
+                          r->x->elements[element].name);
         RCCLX_TRY(read_attribute(r, element));
     }
 }

@@ -25,7 +25,8 @@ static rcclx_status check_share(const rcclx_share *n, int node)
         return RCCLX_FAIL(RCCLX_USAGE, "node %d takes part with no GPU", node);
     for (int i = 0; i < n->ngpus; i++) {
         if (n->gpus[i] < 0 || n->gpus[i] >= n->topo->ngpus)
-            return RCCLX_FAIL(RCCLX_USAGE, "node %d: there is no GPU %d: its description holds %d", node, n->gpus[i], n->topo->ngpus);
+            return RCCLX_FAIL(RCCLX_USAGE, "node %d: there is no GPU %d: its description holds %d", node, n->gpus[i],
+                              n->topo->ngpus);
         if (there[n->gpus[i]])
             return RCCLX_FAIL(RCCLX_USAGE, "node %d: GPU %d is named twice", node, n->gpus[i]);
         there[n->gpus[i]] = true;
@@ -43,7 +44,8 @@ static rcclx_status check_ranks(const rcclx_field *f)
         for (int i = 0; s == RCCLX_OK && i < f->nodes[node].ngpus; i++) {
             const int r = rcclx_field_rank(f, node, i);
             if (r < 0 || r >= f->nranks || there[r])
-                s = RCCLX_FAIL(RCCLX_USAGE, "node %d: rank %d is %s", node, r, r < 0 || r >= f->nranks ? "not one of them" : "there twice");
+                s = RCCLX_FAIL(RCCLX_USAGE, "node %d: rank %d is %s", node, r,
+                               r < 0 || r >= f->nranks ? "not one of them" : "there twice");
             else
                 there[r] = true;
         }
@@ -138,7 +140,8 @@ rcclx_status rcclx_field_open(rcclx_field *f, const rcclx_share *nodes, int nnod
         return RCCLX_FAIL(RCCLX_USAGE, "%d nodes: 1 to %d are possible", nnodes, RCCLX_NODES);
     f->first = rcclx_mem_alloc((size_t)nnodes * sizeof(int));
     f->yard_of = rcclx_mem_alloc((size_t)nnodes * sizeof(int));
-    const rcclx_status s = f->first && f->yard_of ? sort_nodes(f, network) : RCCLX_FAIL(RCCLX_NOMEM, "no memory for a schedule");
+    const rcclx_status s =
+        f->first && f->yard_of ? sort_nodes(f, network) : RCCLX_FAIL(RCCLX_NOMEM, "no memory for a schedule");
     if (s != RCCLX_OK)
         rcclx_field_close(f);
     return s;

@@ -26,11 +26,11 @@ typedef struct {
     rcclx_yard *yards;
 } rcclx_field;
 
-rcclx_status rcclx_field_open(rcclx_field *f, const rcclx_share *nodes, int nnodes, bool network); /* network: ports are used */
+rcclx_status rcclx_field_open(rcclx_field *f, const rcclx_share *nodes, int nnodes, bool network); /* are ports used? */
 void         rcclx_field_close(rcclx_field *f);
 int          rcclx_field_rank(const rcclx_field *f, int node, int i); /* of the node's i-th GPU */
 
-double rcclx_field_rail_rate(const rcclx_field *f, int p);            /* what all GPUs together reach port p with, in the worst node */
+double rcclx_field_rail_rate(const rcclx_field *f, int p); /* with what all GPUs together reach port p, in the worst node */
 
 void rcclx_yard_reset(rcclx_yard *y);                                 /* all links are free again */
 bool rcclx_yard_fits(const rcclx_yard *y, int from, int to, double rate);
@@ -38,12 +38,13 @@ unsigned rcclx_yard_times(const rcclx_yard *y, int from, int to, double rate); /
 void rcclx_yard_take(rcclx_yard *y, int from, int to, double rate);   /* negative: give it back */
 double rcclx_yard_scale(const rcclx_yard *y); /* what was taken may be multiplied by this, and fits; 0: torn */
 
-/* No set of flows that leaves every end from which it enters can carry more (flow.c).
+/* What flows cannot exceed (flow.c).
  *
  * cut: the least capacity between any two ends, of any set of links that parts them: rings cross it each way.
+ * between: what these GPUs can send to all other ends together, or (backward) hear from them.
  * spread: data begin at the ends in these shares (of 1; the network's is what is left of 1) and must come to all. */
 rcclx_status rcclx_flow_cut(const rcclx_yard *y, bool network, double *bound);
-rcclx_status rcclx_flow_between(const rcclx_yard *y, bool network, const bool *inside, bool backward, double *bound); /* these GPUs, the other ends */
+rcclx_status rcclx_flow_between(const rcclx_yard *y, bool network, const bool *inside, bool backward, double *bound);
 rcclx_status rcclx_flow_spread(const rcclx_yard *y, bool network, const double *shares, bool backward, double *bound);
 
 rcclx_status rcclx_schedule_make(rcclx_schedule *s, rcclx_schedule_kind kind, int nranks, int nnodes, int nchannels);
