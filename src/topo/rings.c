@@ -31,7 +31,7 @@ enum {
     PARTS = 3 /* of a link */,
     RESTARTS = 60,
     STEPS = 4000 /* of one ring */,
-    TOTAL = 400000 /* of a search in one kind of node */
+    TOTAL = 240000 /* of a search in one kind of node */
 };
 
 typedef struct {

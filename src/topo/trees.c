@@ -186,26 +186,45 @@ static void find_places(const rcclx_field *f, place *places)
             places[rcclx_field_rank(f, node, i)] = (place){ node, i };
 }
 
-/* What one channel of rate 1 puts on the links of a node; `up` to parents, else down to children. Per node, for all. */
-static void load_node(const rcclx_schedule *s, const rcclx_field *f, const place *places, int node, bool up)
+/* Nodes that hang below this one in a tree. */
+static int count_children(const rcclx_schedule *s, int node, int tree)
+{
+    int n = 0;
+
+    for (int other = 0; s->nnodes > 1 && other < s->nnodes; other++)
+        n += rcclx_tree_parent(other, s->nnodes, tree) == node;
+    return n;
+}
+
+/* What one channel of rate 1 puts on the links of a node: up to parents, else down to children. `outer`: of nodes below it. */
+static void load_channel(const rcclx_schedule *s, const rcclx_field *f, const place *places, int node, int c, int outer, bool up)
 {
     rcclx_yard *y = &f->yards[f->yard_of[node]];
+    const int port = s->nnodes > 1 ? rcclx_topo_net(y->t, s->ports[c * s->nnodes + node]) : -1;
+    int head = 0;
 
-    rcclx_yard_reset(y);
-    for (int c = 0; c < s->nchannels; c++)
-        for (int r = 0; r < s->nranks; r++) {
-            const int above = s->rows[c * s->nranks + r];
-            if (above < 0)
-                continue;
-            const place from = places[up ? r : above], to = places[up ? above : r];
-            const int port = s->nnodes > 1 ? rcclx_topo_net(y->t, s->ports[c * s->nnodes + node]) : -1;
-            if (from.node == node && to.node == node)
-                rcclx_yard_take(y, y->gpus[from.gpu], y->gpus[to.gpu], 1);
-            else if (from.node == node)
-                rcclx_yard_take(y, y->gpus[from.gpu], port, 1);
-            else if (to.node == node)
-                rcclx_yard_take(y, port, y->gpus[to.gpu], 1);
+    for (int i = 0; i < y->ngpus; i++) {
+        const int above = s->rows[c * s->nranks + rcclx_field_rank(f, node, i)], gpu = y->gpus[i];
+        if (above >= 0 && places[above].node == node) {
+            const int other = y->gpus[places[above].gpu];
+            rcclx_yard_take(y, up ? gpu : other, up ? other : gpu, 1);
+            continue;
         }
+        head = gpu;
+        if (above >= 0)
+            rcclx_yard_take(y, up ? gpu : port, up ? port : gpu, 1);
+    }
+    if (outer)
+        rcclx_yard_take(y, up ? port : head, up ? head : port, outer);
+}
+
+static void load_node(const rcclx_schedule *s, const rcclx_field *f, const place *places, int node, bool up)
+{
+    const int outer[2] = { count_children(s, node, 0), count_children(s, node, 1) };
+
+    rcclx_yard_reset(&f->yards[f->yard_of[node]]);
+    for (int c = 0; c < s->nchannels; c++)
+        load_channel(s, f, places, node, c, outer[c % 2], up);
 }
 
 /* GB/s that every channel may have, all at once. */
