@@ -2,6 +2,7 @@
 #include "tool.h"
 #include "tool_gpu.h"
 #include "tool_probe.h"
+#include "tool_topology.h"
 
 #include "algo/algo.h"
 #include "base/json.h"
@@ -11,6 +12,7 @@
 #include "device/reduce.h"
 #include "exec/exec.h"
 #include "rcclx.h"
+#include "topo/search.h"
 #include "transport/transport.h"
 
 #include <sched.h>
@@ -22,6 +24,11 @@ static const tool_option options[] = {
     {'o', 0, "options", NULL, "every setting: value, where it comes from, meaning"},
     {'m', 0, "markdown", NULL, "with --options: the page docs/environment.md"},
     {'j', 0, "json", NULL, "one JSON object"},
+    {'t', 0, "topology", NULL, "the machine's devices and links; rings, trees, rails for it"},
+    {'f', 0, "file", "FILE", "with --topology: the machine that FILE describes (NCCL's XML)"},
+    {'n', 0, "nodes", "N", "with --topology: N copies of it (default 1)"},
+    {'g', 0, "gpus", "LIST", "with --topology: these GPUs alone, such as 0,2,4-7"},
+    {'s', 0, "svg", "OUT", "with --topology: a drawing, into the file OUT"},
     {'h', 'h', "help", NULL, "this text"},
     {0, 0, NULL, NULL, NULL},
 };
@@ -270,15 +277,25 @@ static int show_options(bool json, bool markdown)
 int tool_info(int argc, char **argv)
 {
     tool_args a      = {.who = "info", .options = options, .argc = argc, .argv = argv, .at = 1};
-    bool      listed = false, markdown = false, json = false;
+    bool      listed = false, markdown = false, json = false, machine = false;
     facts     f;
     int       id;
+
+    tool_topology topology = {.nodes = 1};
 
     while ((id = tool_args_next(&a)) != TOOL_ARGS_END) {
         switch (id) {
         case 'o': listed = true; break;
         case 'm': markdown = true; break;
         case 'j': json = true; break;
+        case 't': machine = true; break;
+        case 'f': topology.file = a.value; break;
+        case 'g': topology.gpus = a.value; break;
+        case 's': topology.svg = a.value; break;
+        case 'n':
+            if (tool_int(&a, 1, RCCLX_NODES, &topology.nodes))
+                return TOOL_USAGE;
+            break;
         case 'h':
             fputs("rcclx info [options]: version, devices, transports, algorithms, settings\n\n", stdout);
             tool_options_print(stdout, options);
@@ -287,6 +304,12 @@ int tool_info(int argc, char **argv)
         default: return TOOL_USAGE;
         }
     }
+    if (machine && (listed || markdown || json))
+        return tool_usage("info", "--topology goes with --file, --nodes, --gpus and --svg alone");
+    if (!machine && (topology.file || topology.gpus || topology.svg || topology.nodes > 1))
+        return tool_usage("info", "--file, --nodes, --gpus and --svg go with --topology");
+    if (machine)
+        return tool_topology_show(&topology);
     if (listed)
         return show_options(json, markdown);
     if (markdown)

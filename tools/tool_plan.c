@@ -2,6 +2,7 @@
  * the price of every algorithm or the reason why it is out; then the steps of
  * the chosen one. Nothing is run. */
 #include "tool.h"
+#include "tool_simulate.h"
 
 #include "algo/algo.h"
 #include "base/option.h"
@@ -23,6 +24,18 @@ static const tool_option options[] = {
     {'i', 0, "in-place", NULL, "input and output overlap"},
     {'j', 0, "json", NULL, "decision and steps as one JSON object"},
     {'v', 0, "svg", NULL, "a drawing of all ranks' steps"},
+    {'N', 0, "nodes", "N", "on paper: a cluster of N nodes, up to 65536"},
+    {'P', 0, "ppn", "P", "ranks of a node (default 8)"},
+    {'S', 0, "simulate", NULL, "the best schedule for 1, 2, 4, ... nodes (up to --nodes, or 16384)"},
+    {'F', 0, "file", "FILE", "rails and rates of the node that FILE describes (NCCL's XML)"},
+    {'L', 0, "rails", "R", "network ports of a node (default: one a rank)"},
+    {'W', 0, "port-rate", "GB/s", "what a port carries (default 48)"},
+    {'K', 0, "link-rate", "GB/s", "what one GPU sends to one other of its node (default 48)"},
+    {'G', 0, "gpu-rate", "GB/s", "what one GPU sends to all of them (default: all links)"},
+    {'T', 0, "tiers", "T", "of switches: 1, 2, 3 (default 2; 3 beyond 1024 nodes)"},
+    {'E', 0, "leaf", "M", "nodes of a leaf (default 32)"},
+    {'O', 0, "pod", "M", "leaves of a pod (default 32)"},
+    {'V', 0, "oversubscription", "X", "ways up carry X times less than ways down (default 1)"},
     {'h', 'h', "help", NULL, "this text"},
     {0, 0, NULL, NULL, NULL},
 };
@@ -37,6 +50,7 @@ typedef struct {
     unsigned      facts;
     bool          small, ordered, json, svg, in_place;
     rcclx_machine machine;
+    tool_cluster  cluster;
 } question;
 
 static int help(void)
@@ -142,8 +156,24 @@ static int set(const tool_args *a, question *q, int id)
     case 'f': return set_facts(a, q);
     case 'i': q->in_place = true; return TOOL_OK;
     case 'j': q->json = true; return TOOL_OK;
-    default: q->svg = true; return TOOL_OK;
+    case 'v': q->svg = true; return TOOL_OK;
+    default: return tool_simulate_set(a, &q->cluster, id);
     }
+}
+
+/* Options of clusters are for clusters. */
+static bool on_paper(const question *q)
+{
+    return q->cluster.nodes || q->cluster.sweep;
+}
+
+static int check_cluster(const question *q)
+{
+    if (!q->chosen)
+        return tool_usage("plan", "which collective? For example: rcclx plan all_reduce --nodes 16 --ppn 8 --size 256M");
+    if (q->svg || q->forced)
+        return tool_usage("plan", "--svg and --algo are for ranks of one machine, without --nodes");
+    return tool_simulate(&q->cluster, q->shape.kind, q->nbytes, q->json);
 }
 
 /* The largest buffer of a rank goes through a slot or it does not. */
@@ -266,6 +296,8 @@ int tool_plan(int argc, char **argv)
             return help();
         code = set(&a, &q, id);
     }
+    if (code == TOOL_OK && on_paper(&q))
+        return check_cluster(&q);
     if (code == TOOL_OK)
         code = check(&q);
     return code == TOOL_OK ? answer(&q) : code;

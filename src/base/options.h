@@ -70,6 +70,14 @@
       "bytes a rank reads and writes from which results are stored past the caches; 0: by processor")    \
     X(TUNE_FILE, "RCCLX_TUNE_FILE", STR, "", 0, 0, AGREE,                                                \
       "measured points that replace modelled prices")                                                    \
+    X(TOPO_FILE, "NCCL_TOPO_FILE", STR, "", 0, 0, 0,                                                     \
+      "description of the machine (XML as NCCL's and RCCL's), instead of looking around")                \
+    X(TOPO_DUMP_FILE, "NCCL_TOPO_DUMP_FILE", STR, "", 0, 0, 0,                                           \
+      "where to write the description of the machine")                                                   \
+    X(GRAPH_FILE, "NCCL_GRAPH_FILE", STR, "", 0, 0, 0,                                                   \
+      "rings and trees of a node (XML as NCCL's), instead of searching")                                 \
+    X(GRAPH_DUMP_FILE, "NCCL_GRAPH_DUMP_FILE", STR, "", 0, 0, 0,                                         \
+      "where to write the rings and trees of a node")                                                    \
     X(MIN_CTAS, "NCCL_MIN_CTAS", INT, "1", 1, 64, AGREE,                                                 \
       "fewest blocks (host: workers) an operation uses")                                                 \
     X(MAX_CTAS, "NCCL_MAX_CTAS", INT, "64", 1, 64, AGREE,                                                \
@@ -175,8 +183,7 @@
     X("NCCL_WIN_ENABLE") X("NCCL_WIN_STRIDE") X("NCCL_GRAPH_MIXING_SUPPORT")                             \
     X("NCCL_GRAPH_STREAM_ORDERING") X("NCCL_GRAPH_HELPER_DISABLE") X("NCCL_LAUNCH_ORDER_IMPLICIT")       \
     X("NCCL_LAUNCH_RACE_FATAL") X("NCCL_LAUNCH_MODE") X("NCCL_GROUP_CUDA_STREAM")                        \
-    X("NCCL_TOPO_FILE") X("NCCL_TOPO_DUMP_FILE") X("NCCL_TOPO_DUMP_FILE_RANK") X("NCCL_GRAPH_FILE")      \
-    X("NCCL_GRAPH_DUMP_FILE") X("NCCL_GRAPH_DUMP_FILE_RANK") X("NCCL_PROXY_CPUSET")                      \
+    X("NCCL_TOPO_DUMP_FILE_RANK") X("NCCL_GRAPH_DUMP_FILE_RANK") X("NCCL_PROXY_CPUSET")                  \
     X("NCCL_IGNORE_CPU_AFFINITY") X("NCCL_IGNORE_DISABLED_P2P") X("NCCL_CHECK_MODE")                     \
     X("NCCL_RAS_ENABLE") X("NCCL_RAS_ADDR") X("NCCL_RAS_TIMEOUT_FACTOR") X("NCCL_MEM_SYNC_DOMAIN")       \
     X("NCCL_IGNORE_NET_MISMATCH") X("NCCL_IGNORE_COLLNET_MISMATCH") X("NCCL_MULTI_RANK_GPU_ENABLE")      \
