@@ -35,8 +35,12 @@ static bool native(at::ScalarType t, ncclDataType_t *type)
 
 static bool complex(at::ScalarType t, ncclDataType_t *type)
 {
-    *type = t == at::kComplexDouble ? ncclFloat64 : t == at::kComplexFloat ? ncclFloat32 : ncclFloat16;
-    return at::isComplexType(t);
+    switch (t) {
+    case at::kComplexHalf:   *type = ncclFloat16; return true;
+    case at::kComplexFloat:  *type = ncclFloat32; return true;
+    case at::kComplexDouble: *type = ncclFloat64; return true;
+    default:                 return false;
+    }
 }
 
 Wire wire_of(const at::Tensor &t)
