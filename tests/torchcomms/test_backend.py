@@ -3,6 +3,7 @@ import os
 import sys
 import threading
 import time
+from datetime import timedelta
 
 import torch
 import torchcomms
@@ -234,7 +235,6 @@ def late():
         time.sleep(4)
         refused("", c.barrier, False)
         return os._exit(0)
-    from datetime import timedelta
     began = time.monotonic()
     why = refused("all_reduce: not finished after 700 ms", c.all_reduce, torch.ones(1), ReduceOp.SUM, False, timeout=timedelta(milliseconds=700))
     assert "rank 0 of 2, communicator 'slow'" in why and 0.6 < time.monotonic() - began < 3, (why, time.monotonic() - began)
@@ -247,7 +247,6 @@ def late():
 
 
 def late_in_the_queue():
-    from datetime import timedelta
     c = comm()
     c.barrier(False)
     if c.get_rank() == 1:
@@ -260,6 +259,7 @@ def late_in_the_queue():
     refused("all_reduce: not finished after 300 ms", second.wait)
     assert not first.is_completed() and not second.is_completed()
     refused("no time to wait", c.set_timeout, timedelta(0))
+    refused("no time to wait", comm, name="x", timeout=timedelta(0))
     os._exit(0)
 
 
@@ -413,6 +413,8 @@ def refusals():
     refused("is this rank's own", c.all_gather_v, [torch.ones(5)] * n, x, False)
     refused("the batch is empty", c.batch_op_create().issue, False)
     refused("are not built yet", c.new_window)
+    refused("-5 ms is no time to wait", c.barrier, False, timeout=timedelta(milliseconds=-5))
+    c.barrier(False, timeout=timedelta(days=900000))
     refused("registered already", lambda: [c.tensor_register(x), c.tensor_register(x)])
     c.tensor_deregister(x)
     refused("is not registered", c.tensor_deregister, x)

@@ -22,6 +22,8 @@ namespace rcclx {
 Core::Core(std::string the_name, c10::Device the_device, Milliseconds the_timeout)
     : name(std::move(the_name)), device(the_device), timeout(the_timeout)
 {
+    if (the_timeout.count() <= 0)
+        throw Error("timeout: " + std::to_string(the_timeout.count()) + " ms is no time to wait; take more than zero");
 }
 
 Core::~Core() = default; /* here, where the classes of its members are known */

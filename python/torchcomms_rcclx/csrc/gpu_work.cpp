@@ -89,7 +89,7 @@ bool GpuWork::poll()
         drop_inputs();
         return true;
     }
-    if (now - *started_ > timeout_)
+    if (std::chrono::duration_cast<Milliseconds>(now - *started_) > timeout_)
         core_->fail(State::timed_out, core_->sentence(operation_, "not finished " + std::to_string(timeout_.count()) +
                     " ms after it began, so the communicator was ended; a peer did not come, or came too late. See which rank's "
                     "program is elsewhere, or give more time: timeout= of the call, of new_comm, or set_timeout"));
@@ -126,7 +126,7 @@ void Gpu::give_event(c10::Event &&event)
 Gpu::Ticket Gpu::begin(Core &core, const char *operation, bool async, Milliseconds timeout, at::TensorList inputs)
 {
     const c10::Stream current = impl_.getStream(device_);
-    const bool        captured = current.is_capturing();
+    const bool        captured = is_captured(current);
     Ticket            t = { async ? own_ : current, nullptr };
 
     if (!captured && !captured_.empty())
@@ -201,10 +201,10 @@ void Gpu::poll(Core &core)
 
 bool Gpu::drain(Core &core, Milliseconds timeout)
 {
-    const Clock::time_point latest = Clock::now() + timeout;
+    const Clock::time_point begin = Clock::now();
 
     while (unfinished_ && core.state() == State::normal) {
-        if (Clock::now() > latest)
+        if (std::chrono::duration_cast<Milliseconds>(Clock::now() - begin) > timeout)
             return false;
         std::this_thread::sleep_for(Milliseconds(1));
     }
@@ -247,20 +247,52 @@ c10::Device resolve(c10::Device asked, int rank)
     return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
+/* --- the driver, for what PyTorch has no device-neutral word for ---------------------------------------------------- */
+
+/* From the driver that PyTorch has loaded; NULL if it has not. */
+static void *driver_function(const char *cuda_name, const char *hip_name)
+{
+    static const char *const hip[] = { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", nullptr };
+    static const char *const cuda[] = { "libcuda.so.1", nullptr };
+
+    for (const char *const *file = gpu_is_hip() ? hip : cuda; *file; file++)
+        if (void *handle = dlopen(*file, RTLD_NOW | RTLD_NOLOAD))
+            return dlsym(handle, gpu_is_hip() ? hip_name : cuda_name);
+    return nullptr;
+}
+
 /* A thread that asks an event while another captures in the default mode ruins the capture, unless it says before that
- * its calls have nothing to do with others'. PyTorch has no device-neutral word for that. */
+ * its calls have nothing to do with others'. */
 void allow_queries_during_captures()
 {
     using Exchange = int (*)(int *mode);
     int relaxed = 2;
 
-    const char *const name = gpu_is_hip() ? "hipThreadExchangeStreamCaptureMode" : "cuThreadExchangeStreamCaptureMode";
-    void             *handle = gpu_is_hip() ? RTLD_DEFAULT : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    for (const char *file : { "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so" })
-        if (gpu_is_hip() && !dlsym(handle, name))
-            handle = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
-    if (auto exchange = handle || gpu_is_hip() ? reinterpret_cast<Exchange>(dlsym(handle, name)) : nullptr)
+    if (auto exchange = reinterpret_cast<Exchange>(driver_function("cuThreadExchangeStreamCaptureMode", "hipThreadExchangeStreamCaptureMode")))
         exchange(&relaxed);
+}
+
+static bool driver_says_captured(const c10::Stream &stream)
+{
+    using Ask = int (*)(void *stream, int *status);
+    static const auto ask = reinterpret_cast<Ask>(driver_function("cuStreamIsCapturing", "hipStreamIsCapturing"));
+    int status = 0;
+
+    return ask && ask(stream.native_handle(), &status) == 0 && status != 0;
+}
+
+/* Before 2.13 PyTorch's streams do not say. */
+template <class Stream> static bool captured(const Stream &stream)
+{
+    if constexpr (requires { stream.is_capturing(); })
+        return stream.is_capturing();
+    else
+        return driver_says_captured(stream);
+}
+
+bool is_captured(const c10::Stream &stream)
+{
+    return captured(stream);
 }
 
 } // namespace rcclx

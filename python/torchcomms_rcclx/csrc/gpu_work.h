@@ -104,6 +104,9 @@ c10::Device resolve(c10::Device asked, int rank);
 /* Whether "the GPU" is HIP's here. */
 bool gpu_is_hip();
 
+/* Whether what is enqueued there becomes part of a graph. */
+bool is_captured(const c10::Stream &stream);
+
 /* This thread's queries of events do not spoil captures of others. */
 void allow_queries_during_captures();
 

@@ -61,6 +61,8 @@ Work Backend::issue(const char *operation, bool async, Milliseconds timeout, at:
 {
     if (timeout == torch::comms::kNoTimeout)
         timeout = core_->timeout.load(std::memory_order_relaxed);
+    else if (timeout.count() < 0)
+        refuse(operation, "timeout: " + std::to_string(timeout.count()) + " ms is no time to wait");
     if (at::hasCallbacks()) [[unlikely]] /* a profiler looks */
         return issue_profiled(operation, async, timeout, inputs, std::move(what));
     return run_anywhere(*core_, operation, async, timeout, inputs, std::move(what));

@@ -25,7 +25,6 @@ Backend::~Backend()
     if (phase_ != Phase::open)
         return;
     LOG(WARNING) << core_->sentence("destructor", "dropped without finalize(), so it is aborted; call finalize() on all ranks");
-    core_->abort_hooks = nullptr;
     core_->fail(State::aborted, core_->sentence("destructor", "the communicator was dropped without finalize()"));
     close(false);
 }
@@ -58,19 +57,6 @@ void Backend::open(std::shared_ptr<Core> core, const CommOptions &options)
     apply_low_precision(core_->comm, options.hints);
 }
 
-/* All have read rank 0's word once the communicator is there; rank 0 lets the store go before the others go on, who may
- * ask for one at the same port next. */
-static void drop_store(Core &core, Meeting *m)
-{
-    static uint8_t byte;
-
-    if (!m->own_store)
-        return;
-    m->own_store = nullptr;
-    if (core.device.is_cpu())
-        check(library().ncclAllReduce(&byte, &byte, 1, ncclUint8, ncclMax, core.comm, nullptr));
-}
-
 static ncclComm_t create(const Core &core, Meeting *m, const CommOptions &options)
 {
     const char  *device = core.device.is_cpu() ? "host" : gpu_is_hip() ? "hip" : "cuda";
@@ -95,11 +81,10 @@ void Backend::init(at::Device device, const std::string &name, const CommOptions
             c10::impl::VirtualGuardImpl(here.type()).setDevice(here);
         core->comm = create(*core, &m, options);
         open(std::move(core), options);
-        if (core_->gpu && m.own_store) {
+        if (m.own_store) { /* rank 0 lets it go before the others go on, who may ask for one at the same port next */
             m.own_store = nullptr;
             barrier(false, {})->hostSynchronize();
         }
-        drop_store(*core_, &m);
     } catch (const std::exception &error) {
         const std::string what = error.what();
         throw Error(what.rfind("rcclx: ", 0) == 0 ? what : "rcclx: new_comm '" + name + "': " + what);
@@ -178,21 +163,19 @@ std::shared_ptr<torch::comms::TorchCommBackend> Backend::split(const std::vector
     const int    place = place_in(ranks, core);
     const int    color = place < 0 ? NCCL_SPLIT_NOCOLOR : *std::min_element(ranks.begin(), ranks.end());
     ncclConfig_t config = config_of(options.hints, name);
-    ncclComm_t   comm = nullptr;
+    auto         of_child = std::make_shared<Core>(name, core.device, options.timeout);
 
     core.need_normal();
     core.queue->drain();
     try {
         Deadline deadline(core, "split", core.timeout.load());
-        check(library().ncclCommSplit(core.comm, color, place, &comm, &config));
+        check(library().ncclCommSplit(core.comm, color, place, &of_child->comm, &config));
     } catch (const std::exception &what) {
         throw core.report("split", what);
     }
-    if (!comm)
+    if (!of_child->comm)
         return nullptr;
     auto child = std::make_shared<Backend>();
-    auto of_child = std::make_shared<Core>(name, core.device, options.timeout);
-    of_child->comm = comm;
     child->open(std::move(of_child), options);
     return child;
 }

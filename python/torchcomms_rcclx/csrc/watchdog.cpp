@@ -19,7 +19,7 @@
 
 namespace rcclx {
 
-static constexpr Milliseconds pause_host{ 500 }, pause_gpu{ 100 };
+static constexpr Milliseconds pause_host{ 500 }, pause_gpu{ 100 }, longest = std::chrono::hours(24 * 365);
 
 void Watchdog::start(std::shared_ptr<Core> core)
 {
@@ -55,6 +55,7 @@ void Watchdog::stop_and_join()
 
 void Watchdog::begin(const char *operation, Milliseconds timeout)
 {
+    timeout = std::min(timeout, longest); /* the clock counts in nanoseconds */
     operation_.store(operation, std::memory_order_relaxed);
     limit_.store(timeout, std::memory_order_relaxed);
     deadline_.store((Clock::now() + timeout).time_since_epoch().count(), std::memory_order_release);
