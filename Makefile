@@ -6,6 +6,7 @@
 #   make test SAN=thread  the same under sanitizers (or SAN=address,undefined)
 #   make gpu-test         on a machine with GPUs: build their kernels, run the tests that need them
 #   make test-net         on machines that only a network joins (namespaces; as root)
+#   make torchcomms-test  the Torchcomms backend, beside torch and torchcomms (docs/howto/torchcomms.md)
 #   make bench            beside Open MPI and MPICH, table and plot
 #   make accuracy         how exact sums in low precision are: tables and plot, in docs/numerics.md too
 #   make install PREFIX=/usr/local
@@ -47,7 +48,7 @@ PATTERN   = /tests/($(subst $(space),|,$(FOLDERS)))/$(if $(GPU_TESTS),|/tests/gp
 # scripts, which would find nothing new, are left out; so are, where races are
 # looked for, the long tests that have one thread.
 ifeq ($(SAN),)
-SCRIPTS = check tests tests/python/run tests/python/torch/run
+SCRIPTS = check tests tests/python/run tests/python/torch/run tests/torchcomms/run
 else
 SCRIPTS =
 RUN    += --scale 5 --no-aslr
@@ -57,7 +58,7 @@ export UCX_MEM_MMAP_HOOK_MODE ?= none
 export TSAN_OPTIONS  ?= second_deadlock_stack=1:exitcode=66:allocator_may_return_null=1
 endif
 
-.PHONY: all build demo test test-net gpu-test bench accuracy install lint clean
+.PHONY: all build demo test test-net gpu-test torchcomms-test bench accuracy install lint clean
 .DEFAULT_GOAL := all
 
 all: build
@@ -90,6 +91,10 @@ gpu-test:
 	@cmake --build $(BUILD) --target all tests
 	@grep /tests/gpu/ $(BUILD)/tests.txt > $(BUILD)/selected.txt || true
 	@$(RUN) @$(BUILD)/selected.txt
+
+torchcomms-test: build
+	@cmake --build $(BUILD) --target runner
+	@$(RUN) tests/torchcomms/run
 
 bench: build
 	@scripts/setup build bench
