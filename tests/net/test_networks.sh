@@ -128,6 +128,25 @@ late() {
     grep -q "missing: rank 2" "$folder/out.0" && grep -q "missing: rank 2" "$folder/out.1"
 }
 
+# by_mpi COMMAND...: four ranks on two machines, started by a launcher that reaches the second through bench/agent.
+by_mpi() {
+    BENCH_SPACE=$net timeout 60 "$machines" on "$net" 0 "$@" "$build/bin/rcclx" perf all_reduce --device host -b 8 -e 64K -f 32 \
+        --iters 2 -w 1 >"$folder/out" 2>&1
+    cat "$folder/out"
+    grep -q "Out of bounds values : 0 OK" "$folder/out" && [ "$(grep -c "on *$net-1 " "$folder/out")" = 2 ]
+}
+
+agent=$(cd "$(dirname "$0")/../../bench" && pwd)/agent
+port=$((port + 7))
+if command -v mpirun.openmpi >/dev/null; then
+    is "started by Open MPI" by_mpi mpirun.openmpi --allow-run-as-root --oversubscribe --host 10.77.0.1:2,10.77.0.2:2 --mca plm_rsh_agent \
+        "$agent" --mca orte_keep_fqdn_hostnames 1 -n 4 -x MASTER_ADDR=10.77.0.1 -x MASTER_PORT=$port
+fi
+if command -v mpirun.mpich >/dev/null; then
+    is "started by MPICH" by_mpi mpirun.mpich -hosts 10.77.0.1:2,10.77.0.2:2 -launcher ssh -launcher-exec "$agent" -iface eth0 -n 4 \
+        -genv MASTER_ADDR 10.77.0.1 -genv MASTER_PORT $((port + 20))
+fi
+
 is "a killed rank is named on all machines" killed
 is "a machine that is cut off: every rank gets an error within its deadline" cut_off
 is "a wrong interface on one rank is told to all" wrong_interface
