@@ -54,7 +54,6 @@ SCRIPTS =
 RUN    += --scale 5 --no-aslr
 export ASAN_OPTIONS  ?= detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1
 export UBSAN_OPTIONS ?= print_stacktrace=1
-export UCX_MEM_MMAP_HOOK_MODE ?= none
 export TSAN_OPTIONS  ?= second_deadlock_stack=1:exitcode=66:allocator_may_return_null=1
 endif
 

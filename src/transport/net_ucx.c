@@ -114,7 +114,7 @@ static rcclx_status told(const ucx *u, const char *what, signed char status)
     return RCCLX_FAIL(RCCLX_SYSTEM, "UCX: %s: %s; UCX_LOG_LEVEL=info says more", what, u->ucs_status_string(status));
 }
 
-/* Of a peer that is gone the library speaks itself, once and with its name. */
+/* Of a peer that is gone we speak ourselves, once and with its name. */
 static void hush(const ucx *u)
 {
     signed char (*set_value)(const char *, const char *) = NULL;
@@ -123,6 +123,18 @@ static void hush(const ucx *u)
     memcpy(&set_value, &p, sizeof(p));
     if (p && !getenv("UCX_LOG_LEVEL"))
         set_value("LOG_LEVEL", "fatal");
+}
+
+/* To hear of memory that is given back, UCX rewrites the C library's mmap, munmap, madvise and others in place, while
+ * other threads may be in them: a process can die of it. What is sent from here stays mapped as long as its
+ * communicator. The switch is UCX_MEM_EVENTS, read when the library is loaded; as its own it is the second number
+ * of ucm_global_opts, behind the log level, and 1. */
+static void keep_off_memory(const ucx *u)
+{
+    int *options = dlsym(u->library, "ucm_global_opts");
+
+    if (options && !getenv("UCX_MEM_EVENTS") && options[0] >= 0 && options[0] < 16 && options[1] == 1)
+        options[1] = 0;
 }
 
 /* A setting that the user has not made himself. */
@@ -157,6 +169,21 @@ static rcclx_status open_context(ucx *u, const char *transports, const char *dev
     return RCCLX_OK;
 }
 
+static rcclx_status find_library(ucx *u)
+{
+    if (!(u->library = load()))
+        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "ranks are on several machines, and UCX, which carries bytes between them, is not to be "
+                          "had: %s; install it (Debian, Ubuntu: libucx0)", dlerror());
+    const rcclx_status s = find_entries(u);
+    if (s != RCCLX_OK) {
+        u->library = NULL;
+        return s;
+    }
+    hush(u);
+    keep_off_memory(u);
+    return RCCLX_OK;
+}
+
 /* The process's one; its context goes with the last communicator that uses it, the library stays. */
 static rcclx_status acquire(ucx **out, const char *transports, const char *devices)
 {
@@ -167,15 +194,8 @@ static rcclx_status acquire(ucx **out, const char *transports, const char *devic
     ucx *u = p->ucx;
     if (!u && !(u = p->ucx = RCCLX_NEW(ucx)))
         s = RCCLX_FAIL(RCCLX_NOMEM, "no memory for UCX's table");
-    if (s == RCCLX_OK && !u->library) {
-        if (!(u->library = load()))
-            s = RCCLX_FAIL(RCCLX_UNSUPPORTED, "ranks are on several machines, and UCX, which carries bytes between them, is not to "
-                           "be had: %s; install it (Debian, Ubuntu: libucx0)", dlerror());
-        else if ((s = find_entries(u)) != RCCLX_OK)
-            u->library = NULL;
-        else
-            hush(u);
-    }
+    if (s == RCCLX_OK && !u->library)
+        s = find_library(u);
     if (s == RCCLX_OK && !u->context)
         s = open_context(u, transports, devices);
     if (s == RCCLX_OK)

@@ -109,8 +109,9 @@ static inline int conform_process(int proc, int nprocs, void *arg)
     conform_team *t = arg;
 
     t->proc = proc;
-    for (int i = 0; i < CONFORM_ENV && *t->env[i]; i++)
-        putenv(t->env[i]);
+    for (int i = 0; i < CONFORM_ENV; i++)
+        if (*t->env[i])
+            putenv(t->env[i]);
     if (t->nnodes > 1) {
         char name[32];
         snprintf(name, sizeof name, "machine %d", proc * t->nnodes / nprocs);

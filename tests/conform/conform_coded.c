@@ -230,6 +230,8 @@ static void run_sample(sample *s)
 
     snprintf(t.env[0], sizeof t.env[0], "RCCLX_CMA=%s", s->cma ? "auto" : "0");
     snprintf(t.env[1], sizeof t.env[1], "RCCLX_CHUNK_BYTES=%d", chunks[s->chunk]);
+    if (t.nnodes > 1) /* what is compared bit by bit is the sum in rank order */
+        snprintf(t.env[4], sizeof t.env[4], "RCCLX_ORDERED=1");
     if (s->by == BY_ENVIRONMENT) {
         snprintf(t.env[2], sizeof t.env[2], "RCCLX_LOW_PRECISION=%s", rcclx_codecs[s->codec]->name);
         snprintf(t.env[3], sizeof t.env[3], "RCCLX_LOW_PRECISION_MIN_BYTES=1");
