@@ -26,11 +26,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { AM_ID = 7, BLOCK = 64 };
 
 typedef struct {
     void *library, *context;
+    char **environment; /* see load */
     int   uses; /* guarded, as all of it is, by the process's lock */
 #define X(result, name, arguments) result (*name) arguments;
     UCX_ENTRIES(X)
@@ -75,16 +77,52 @@ static bool is_error(const void *p)
 
 /* --- the library ----------------------------------------------------------------- */
 
-/* UCX takes over signals when it is loaded; the program keeps its own. */
-static void *load(void)
+/* UCX reads settings and takes over the process when it is loaded:
+ *   - signals: the program keeps its own;
+ *   - mmap, munmap, madvise and others of the C library, rewritten in place to hear of memory that is given back, while
+ *     other threads may be in them, which can end the process. What is sent from here stays mapped as long as its
+ *     communicator, so it need not hear;
+ *   - its words on peers that are gone: we say them ourselves, once and with the peer's name. */
+static char *const settings[] = { (char[]){ "UCX_MEM_EVENTS=n" }, (char[]){ "UCX_LOG_LEVEL=fatal" } };
+enum { NSETTINGS = sizeof(settings) / sizeof(*settings) };
+
+/* The environment with the settings that it lacks. It is put in the place of the other for a moment only: setenv would
+ * change that under the eyes of other threads. */
+static char **with_settings(char **from)
+{
+    size_t n = 0;
+
+    while (from && from[n])
+        n++;
+    char **list = rcclx_mem_alloc((n + NSETTINGS + 1) * sizeof(*list));
+    if (!list)
+        return from;
+    memcpy(list, from, n * sizeof(*list));
+    for (int i = 0; i < NSETTINGS; i++) {
+        const size_t name = strcspn(settings[i], "=") + 1;
+        bool set = false;
+        for (size_t k = 0; !set && k < n; k++)
+            set = !strncmp(list[k], settings[i], name);
+        if (!set)
+            list[n++] = settings[i];
+    }
+    return list;
+}
+
+static void *load(char ***kept)
 {
     static const int taken[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
     struct sigaction before[sizeof(taken) / sizeof(*taken)];
-    void *library = NULL;
+    char **const own = environ, **const ours = with_settings(own);
 
+    if (ours != own)
+        *kept = ours; /* another thread may still be reading it */
     for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
         sigaction(taken[i], NULL, &before[i]);
-    library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
+    environ = ours;
+    void *library = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
+    if (environ == ours) /* else somebody has set a variable meanwhile, and it is his */
+        environ = own;
     for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
         sigaction(taken[i], &before[i], NULL);
     return library;
@@ -112,29 +150,6 @@ static rcclx_status told(const ucx *u, const char *what, signed char status)
     if (status == UCX_OK)
         return RCCLX_OK;
     return RCCLX_FAIL(RCCLX_SYSTEM, "UCX: %s: %s; UCX_LOG_LEVEL=info says more", what, u->ucs_status_string(status));
-}
-
-/* Of a peer that is gone we speak ourselves, once and with its name. */
-static void hush(const ucx *u)
-{
-    signed char (*set_value)(const char *, const char *) = NULL;
-    void *p = dlsym(u->library, "ucs_global_opts_set_value");
-
-    memcpy(&set_value, &p, sizeof(p));
-    if (p && !getenv("UCX_LOG_LEVEL"))
-        set_value("LOG_LEVEL", "fatal");
-}
-
-/* To hear of memory that is given back, UCX rewrites the C library's mmap, munmap, madvise and others in place, while
- * other threads may be in them: a process can die of it. What is sent from here stays mapped as long as its
- * communicator. The switch is UCX_MEM_EVENTS, read when the library is loaded; as its own it is the second number
- * of ucm_global_opts, behind the log level, and 1. */
-static void keep_off_memory(const ucx *u)
-{
-    int *options = dlsym(u->library, "ucm_global_opts");
-
-    if (options && !getenv("UCX_MEM_EVENTS") && options[0] >= 0 && options[0] < 16 && options[1] == 1)
-        options[1] = 0;
 }
 
 /* A setting that the user has not made himself. */
@@ -171,17 +186,13 @@ static rcclx_status open_context(ucx *u, const char *transports, const char *dev
 
 static rcclx_status find_library(ucx *u)
 {
-    if (!(u->library = load()))
+    if (!(u->library = load(&u->environment)))
         return RCCLX_FAIL(RCCLX_UNSUPPORTED, "ranks are on several machines, and UCX, which carries bytes between them, is not to be "
                           "had: %s; install it (Debian, Ubuntu: libucx0)", dlerror());
     const rcclx_status s = find_entries(u);
-    if (s != RCCLX_OK) {
+    if (s != RCCLX_OK)
         u->library = NULL;
-        return s;
-    }
-    hush(u);
-    keep_off_memory(u);
-    return RCCLX_OK;
+    return s;
 }
 
 /* The process's one; its context goes with the last communicator that uses it, the library stays. */
