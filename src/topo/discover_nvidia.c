@@ -73,7 +73,7 @@ static void unload(nvml *n)
 /* Lanes to each target, as many as there are. */
 static void describe_links(rcclx_probe *p, const nvml *n, int gpu, void *device)
 {
-    struct { char busid[32]; bool is_switch; int count; } targets[TARGETS];
+    struct { char busid[32]; bool is_switch; int count; } targets[TARGETS] = { { .count = 0 } };
     int ntargets = 0;
 
     for (unsigned link = 0; link < LINKS; link++) {

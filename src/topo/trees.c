@@ -67,7 +67,7 @@ static int nearest(const rcclx_yard *y, int port, int k)
         n = kind < best ? 1 : n + (kind == best);
         best = kind < best ? kind : best;
     }
-    for (int i = 0, nth = k % n; i < y->ngpus; i++)
+    for (int i = 0, nth = n ? k % n : 0; i < y->ngpus; i++)
         if (rcclx_topo_path(y->t, y->gpus[i], port)->kind == best && nth-- == 0)
             return i;
     return 0;
@@ -84,7 +84,7 @@ static void line_up(const planting *p, int node, int channel, int head, int *ord
         order[i] = rcclx_field_rank(f, node, (head + i) % n);
     if (!p->rings.nchannels)
         return;
-    const int *ring = &p->rings.rows[channel % p->rings.nchannels * p->rings.nranks + f->first[node]];
+    const int *ring = p->rings.rows + channel % p->rings.nchannels * p->rings.nranks + f->first[node];
     while (ring[at] != at_head)
         at++;
     for (int i = 0; i < n; i++)
@@ -134,7 +134,7 @@ static int index_of(const rcclx_field *f, int node, int rank)
 static int choose_chain(const planting *p, int c, int ring, int node, int *port)
 {
     const rcclx_yard *y = &p->f->yards[p->f->yard_of[node]];
-    const int *row = &p->rings.rows[ring * p->rings.nranks];
+    const int *row = p->rings.rows + ring * p->rings.nranks;
 
     if (p->s->nnodes == 1)
         return index_of(p->f, node, row[c % y->ngpus]);
