@@ -422,8 +422,8 @@ static int gain(const point *p, int from, int to, bool mark)
     return fresh;
 }
 
-/* Put a pair that is missing into p: of an axis in [from, to) and one before it, below high. */
-static bool plant(point *p, int from, int to, int high)
+/* Put a pair that is missing into p: of an axis in [from, to) and one before it, below high; those below `kept` stay. */
+static bool plant(point *p, int kept, int from, int to, int high)
 {
     const int turn = roll(to - from);
 
@@ -433,6 +433,8 @@ static bool plant(point *p, int from, int to, int high)
             for (int x = 0; x < width(a); x++)
                 for (int y = 0; y < width(b); y++) {
                     point q = *p;
+                    if (b < kept && y != p->at[b])
+                        continue;
                     q.at[a] = (unsigned char)x, q.at[b] = (unsigned char)y;
                     if (b == OP || a == OP)
                         if (!reduces(&q) && a != KIND && b != KIND)
@@ -456,7 +458,7 @@ static point best_of(const point *base, int from, int to, int tries)
         for (int a = from; a < to; a++)
             p.at[a] = (unsigned char)roll(width(a));
         if (i % 2)
-            plant(&p, from, to, NAXES);
+            plant(&p, from, from, to, NAXES); /* a call is of its team */
         const int g = gain(&p, from, to, false);
         if (g > most)
             most = g, best = p;
@@ -468,7 +470,7 @@ static bool anything_left(void)
 {
     point p = { { 0 } };
 
-    return plant(&p, 1, NAXES, NAXES);
+    return plant(&p, 0, 1, NAXES, NAXES);
 }
 
 /* With a pair of its own axes that is missing; else with a value that misses some call's. */
@@ -477,7 +479,7 @@ static point next_team(void)
     point none = { { 0 } }, p = best_of(&none, 0, OF_TEAM, 40);
 
     if (gain(&p, 0, OF_TEAM, true) == 0)
-        plant(&p, OF_TEAM, NAXES, OF_TEAM);
+        plant(&p, 0, OF_TEAM, NAXES, OF_TEAM);
     return p;
 }
 

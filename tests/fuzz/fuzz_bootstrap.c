@@ -124,7 +124,7 @@ static void feed_rank(const uint8_t *data, size_t size)
     static rcclx_welcome w;
     const _Atomic uint32_t aborted = 0;
     int pair[2], handles[1 + RCCLX_MAX_RANKS], nhandles = 0;
-    rcclx_meeting m = { .segment_fd = -1 };
+    rcclx_meeting m = { .segment_fd = -1, .root = -1 };
     const int nranks = size ? 1 + data[0] % RCCLX_MAX_RANKS : 1, files[2] = { STDOUT_FILENO, STDERR_FILENO };
 
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
@@ -205,7 +205,7 @@ static void put(int i, const void *bytes, size_t n)
 static void put_hello(int i, uint8_t guest_index, int rank, int nranks)
 {
     const rcclx_hello h = { .magic = RCCLX_HELLO_MAGIC, .token = { token[0], token[1] }, .version = RCCLX_SEGMENT_VERSION,
-                            .nranks = nranks,
+                            .nranks = nranks, .team = nranks,
                             .me = { .rank = rank, .pid = 100 + rank, .host = 1, .key = (uint64_t)rank + 1, .arena_fd = -1 } };
 
     for (size_t at = 0; at < sizeof(h);) {
