@@ -279,9 +279,11 @@ static void broadcast(rcclx_plan *p, const map *m, const uint8_t *node, int root
 
 static bool can(const rcclx_shape *s)
 {
+    rcclx_shape any = *s;
     map m;
 
-    return draw_map(&m, s) && m.nodes > 1 && !s->coded;
+    any.rank = 0; /* asked for all ranks together */
+    return draw_map(&m, &any) && m.nodes > 1 && !s->coded;
 }
 
 static void build(rcclx_plan *p, const rcclx_shape *s)
