@@ -20,9 +20,8 @@
 
 typedef struct rcclx_mirror rcclx_mirror;
 
-/* Ranks that are not of this machine: where[r] differs from where[t->rank]. Makes their
- * mirrors (t->area) and opens the network; the address is for all of them. Both must
- * be done before a peer may connect. */
+/* Ranks that are not of this machine: node[r] differs from node[t->rank]. Makes their
+ * mirrors (t->area) and opens the network, before any peer may connect. */
 rcclx_status rcclx_mirror_open(rcclx_team *t, const rcclx_network *net, const char *devices, const uint8_t *node);
 rcclx_status rcclx_mirror_address(rcclx_team *t, void *bytes, size_t *nbytes);
 rcclx_status rcclx_mirror_connect(rcclx_team *t, int rank, const void *bytes, size_t nbytes);

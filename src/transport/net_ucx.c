@@ -172,7 +172,7 @@ static rcclx_status open_context(ucx *u, const char *transports, const char *dev
     signed char s = set(u, config, "TLS", transports);
     if (s == UCX_OK)
         s = set(u, config, "NET_DEVICES", devices);
-    /* a quarter less work for long frames than with UCX's 8 KiB; older versions do not let it be set here */
+    /* less work for long frames than with UCX's 8 KiB; older versions do not let it be set here */
     set(u, config, "TCP_TX_SEG_SIZE", "64k");
     set(u, config, "TCP_RX_SEG_SIZE", "64k");
     if (s == UCX_OK)
