@@ -8,8 +8,8 @@
  * Ranks of several machines get no handles; they go on to a root of their machine (the
  * same code), come back with a card each (where their network's end is), and get all cards.
  *
- * A connection that does not know the id's token within a few seconds is closed
- * and does no harm. When a rank contradicts another, goes away again, or does not
+ * A connection that does not know the id's token within ten seconds (one, when all places
+ * are taken) is closed and does no harm. When a rank contradicts another, goes away again, or does not
  * come before the deadline, everyone who came is told which, and so is who comes
  * in the next seconds. */
 #include "comm/root.h"
@@ -119,7 +119,8 @@ static bool admit(root *r, int g)
     return true;
 }
 
-/* The stranger who has been here longest makes room. False: all are known. */
+/* The stranger who has been here longest makes room, but not before it had time to say its
+ * name: a rank may just have come. False: nobody can go yet. */
 static bool make_room(root *r)
 {
     int oldest = -1;
@@ -127,20 +128,18 @@ static bool make_room(root *r)
     for (int g = 0; g < r->nguests; g++)
         if (!r->guests[g].known && (oldest < 0 || r->guests[g].since < r->guests[oldest].since))
             oldest = g;
-    if (oldest >= 0)
-        drop(r, oldest);
-    return oldest >= 0;
+    if (oldest < 0 || rcclx_clock_ns() - r->guests[oldest].since < STRANGER_NS)
+        return false;
+    drop(r, oldest);
+    return true;
 }
 
+/* Who finds no place waits at the door, in the listener's queue. */
 static void greet(root *r, int listener)
 {
-    for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;) {
-        if (r->nguests == MAX_GUESTS && !make_room(r)) {
-            close(fd);
-            continue;
-        }
+    for (int fd; (r->nguests < MAX_GUESTS || make_room(r)) &&
+                 (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;)
         r->guests[r->nguests++] = (guest){ .fd = fd, .handle = -1, .since = rcclx_clock_ns() };
-    }
 }
 
 /* Bytes of a guest. 0: still here; 1: it is to be dropped; -1: the meeting is off. */
@@ -335,9 +334,11 @@ static void serve(root *r)
 /* One round of listening; false when the meeting is over. */
 static bool round_of(root *r)
 {
-    struct pollfd p[MAX_GUESTS + 2] = { { .fd = r->tcp, .events = POLLIN }, { .fd = r->local, .events = POLLIN } };
+    struct pollfd p[MAX_GUESTS + 2] = { 0 };
     const int n = r->nguests;
 
+    p[0] = (struct pollfd){ .fd = n < MAX_GUESTS ? r->tcp : -1, .events = POLLIN };
+    p[1] = (struct pollfd){ .fd = n < MAX_GUESTS ? r->local : -1, .events = POLLIN };
     for (int g = 0; g < n; g++)
         p[g + 2] = (struct pollfd){ .fd = r->guests[g].fd, .events = POLLIN };
     poll(p, (nfds_t)n + 2, 200);
@@ -352,9 +353,9 @@ static bool round_of(root *r)
         if (what || (!r->guests[g].known && now - r->guests[g].since > STRANGER_NS * 10ull))
             drop(r, g);
     }
-    if (p[0].revents)
+    if (p[0].revents || n == MAX_GUESTS)
         greet(r, r->tcp);
-    if (p[1].revents)
+    if (p[1].revents || n == MAX_GUESTS)
         greet(r, r->local);
     if (!r->off && r->nranks && r->narrived == r->nranks) {
         serve(r);

@@ -5,6 +5,7 @@
 
 #include "comm/root.h"
 
+#include <poll.h>
 #include <sys/un.h>
 
 TIME_LIMIT(300)
@@ -241,6 +242,46 @@ TEST(strangers_do_no_harm)
                     close(fds[k]);
             munmap(m, sizeof *m);
         }
+}
+
+/* A rank may be stopped between its coming and its hello, while hundreds come behind it. */
+static int come_before_many(int rank, int n, void *arg)
+{
+    enum { MANY = 400 };
+    const char  *way = arg;
+    int          fds[MANY];
+    ncclUniqueId id;
+    rcclx_id_fields f;
+
+    (void)rank, (void)n;
+    setenv("NCCL_DEBUG", "NONE", 1);
+    setenv("RCCLX_INIT_TIMEOUT", "5", 1);
+    setenv("RCCLX_BOOTSTRAP", way, 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    CHECK(ncclGetUniqueId(&id) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    memcpy(&f, &id, sizeof f);
+    const bool   tcp = strcmp(way, "tcp") == 0;
+    const double began = check_now();
+    const int    first = go_to(&f, tcp);
+    CHECK(first >= 0, "the root does not listen");
+    for (int k = 0; k < MANY; k++)
+        fds[k] = go_to(&f, tcp);
+    struct pollfd p = { .fd = first, .events = POLLIN };
+    const int     gone = poll(&p, 1, 200);
+    const double  took = check_now() - began;
+    CHECK(gone == 0 || took > 0.9, "the root closed the connection after %.3f s", took);
+    close(first);
+    for (int k = 0; k < MANY; k++)
+        if (fds[k] >= 0)
+            close(fds[k]);
+    return 0;
+}
+
+TEST(who_has_just_come_makes_no_room)
+{
+    for (size_t i = 0; i < 2; i++)
+        CASE("%s", ways[i])
+            CHECK(run_ranks_as_processes(1, come_before_many, (void *)(uintptr_t)ways[i]) == 0, "the process failed");
 }
 
 /* ---- killed at any time */
