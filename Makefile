@@ -28,7 +28,7 @@ else ifeq ($(SAN),thread)
 BUILD  ?= build-tsan
 FOLDERS = unit conform
 GPU_TESTS = conform_collectives|stress_million|test_team_fail
-ONE_THREAD = test_plan_check|test_reduce|test_numerics8|test_codec|test_codec_error|test_gpu_arith
+ONE_THREAD = test_plan_check|test_reduce|test_numerics8|test_codec|test_codec_error|test_gpu_arith|test_topo_search|test_simulate|test_tool_data
 else
 BUILD  ?= build-asan
 FOLDERS = unit conform fuzz
