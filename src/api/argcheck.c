@@ -101,8 +101,8 @@ static rcclx_status check_buffer(const char *call, const rcclx_op *op, const cha
     if ((uintptr_t)p & (size - 1)) /* sizes are powers of two */
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: %s %p does not begin at an element of %s; align it to %zu bytes",
                           op->team->rank, call, what, p, rcclx_type_name(op->type), size);
-    if (op->team->gpu)
-        return rcclx_gpu_buffer_check(op->team, call, what, p, nbytes);
+    if (rcclx_team_on_gpu(op->team))
+        return rcclx_gpu_buffer_check(rcclx_team_gpu(op->team), call, what, p, nbytes);
     if (rcclx_arena_find(p, nbytes, &offset) == RCCLX_MEM_FREED)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: the %zu bytes at %s %p are in no buffer of ncclMemAlloc's any more; "
                           "was it freed, or is the count too large?", op->team->rank, call, nbytes, what, p);
@@ -232,7 +232,7 @@ rcclx_status rcclx_args_check(const char *call, const rcclx_op *op)
         RCCLX_TRY(check_table(call, op));
     else if (op->count)
         RCCLX_TRY(check_buffers(call, op));
-    if (op->stream && !op->team->gpu && !rcclx_stream_known(op->stream))
+    if (op->stream && !rcclx_team_on_gpu(op->team) && !rcclx_stream_known(op->stream))
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: stream %p is none of rcclxStreamCreate's, or was destroyed; NULL "
                           "waits for the result", op->team->rank, call, op->stream);
     return RCCLX_OK;

@@ -4,6 +4,7 @@
 
 #include "api/argcheck.h"
 #include "api/config_parse.h"
+#include "base/option.h"
 #include "rcclx.h"
 
 #include <string.h>
@@ -42,7 +43,7 @@ rcclx_status rcclx_api_init(const char *call, ncclComm_t *comm, int nranks, cons
     RCCLX_TRY(check_place(call, comm, nranks, rank));
     RCCLX_TRY(rcclx_config_parse(call, rank, user, NULL, &config));
     memcpy(&down, id, sizeof down);
-    return rcclx_comm_init((void **)comm, nranks, &down, rank, &place, &config);
+    return rcclx_comm_init((void **)comm, nranks, &down, rank, &place, &config, rcclx_option_str(RCCLX_OPT_COMM_ID));
 }
 
 static ncclResult_t init(const char *call, ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, const char *device,

@@ -58,9 +58,10 @@ static rcclx_status add(rcclx_comm *c, void *buff, size_t size, void **handle)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: size %zu from %p on is more than memory can hold", c->rank, call, size,
                           buff);
     int reg = NOT_SHARED;
-    if (c->team.gpu)
-        RCCLX_TRY(rcclx_gpu_register(&c->team, buff, size, &reg));
-    *handle = (void *)(uintptr_t)((c->team.gpu ? (uintptr_t)(reg + FIRST) : (uintptr_t)buff) | mark_of(c));
+    rcclx_team *gpu = rcclx_team_gpu(&c->team);
+    if (gpu)
+        RCCLX_TRY(rcclx_gpu_register(gpu, buff, size, &reg));
+    *handle = (void *)(uintptr_t)((gpu ? (uintptr_t)(reg + FIRST) : (uintptr_t)buff) | mark_of(c));
     pthread_mutex_lock(&c->lock);
     c->registered++;
     pthread_mutex_unlock(&c->lock);
@@ -71,12 +72,13 @@ static rcclx_status take_away(rcclx_comm *c, const char *call, void *handle)
 {
     bool known = ((uintptr_t)handle & UINT64_C(0xffff000000000000)) == mark_of(c);
 
+    rcclx_team *gpu = rcclx_team_gpu(&c->team);
     pthread_mutex_lock(&c->lock);
     known = known && c->registered > 0;
     c->registered -= known;
     pthread_mutex_unlock(&c->lock);
     if (known)
-        return c->team.gpu ? rcclx_gpu_deregister(&c->team, (int)((uintptr_t)handle & UINT64_C(0xffffffff)) - FIRST) : RCCLX_OK;
+        return gpu ? rcclx_gpu_deregister(gpu, (int)((uintptr_t)handle & UINT64_C(0xffffffff)) - FIRST) : RCCLX_OK;
     return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: handle %p is no registered buffer or window of this communicator; pass what "
                       "its registration gave, once", c->rank, call, handle);
 }
@@ -118,7 +120,7 @@ static rcclx_status open_window(rcclx_comm *c, void *buff, size_t size, ncclWind
     if (flags & ~(NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING))
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: winFlags 0x%x has unknown bits; pass NCCL_WIN_*", c->rank, call,
                           (unsigned)flags);
-    return c->team.gpu && size ? add(c, buff, size, (void **)win) : RCCLX_OK;
+    return rcclx_team_on_gpu(&c->team) && size ? add(c, buff, size, (void **)win) : RCCLX_OK;
 }
 
 RCCLX_API(ncclResult_t, ncclCommWindowRegister,
@@ -140,7 +142,7 @@ RCCLX_API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t
     rcclx_comm  *c = rcclx_comm_acquire(comm, "ncclCommWindowDeregister", &s);
 
     if (c) {
-        if (win && c->team.gpu)
+        if (win && rcclx_team_on_gpu(&c->team))
             s = take_away(c, "ncclCommWindowDeregister", win);
         else if (win)
             s = RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: ncclCommWindowDeregister: win %p is no window of this library, which "

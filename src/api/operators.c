@@ -21,9 +21,10 @@ static rcclx_status create(rcclx_comm *c, ncclRedOp_t *op, const void *scalar, i
         return RCCLX_FAIL(RCCLX_ARGUMENT, "rank %d: %s: residence %d is neither ncclScalarDevice (0) nor "
                           "ncclScalarHostImmediate (1)", c->rank, call, residence);
     const size_t size = rcclx_type_size((rcclx_type)type);
-    if (c->team.gpu && residence == ncclScalarDevice) {
-        RCCLX_TRY(rcclx_gpu_buffer_check(&c->team, call, "scalar", scalar, size));
-        RCCLX_TRY(rcclx_gpu_read(&c->team, &bits, scalar, size)); /* as it is now: what is queued before may still write it */
+    rcclx_team *gpu = rcclx_team_gpu(&c->team);
+    if (gpu && residence == ncclScalarDevice) {
+        RCCLX_TRY(rcclx_gpu_buffer_check(gpu, call, "scalar", scalar, size));
+        RCCLX_TRY(rcclx_gpu_read(gpu, &bits, scalar, size)); /* as it is now: what is queued before may still write it */
     } else {
         memcpy(&bits, scalar, size);
     }

@@ -34,6 +34,7 @@ void         rcclx_meeting_fini(rcclx_meeting *m);
 /* How far ranks find a rank, or why they cannot. */
 typedef struct {
     int32_t  rank, status;              /* rcclx_status */
+    int32_t  device;                    /* 0: host memory; 1 + rcclx_gpu_kind */
     uint32_t naddress;
     uint8_t  address[RCCLX_NET_ADDRESS];
     char     network[16], text[256];    /* text: when status is not OK */

@@ -28,6 +28,12 @@ typedef struct rcclx_redop_slot {
 
 enum { RCCLX_MAX_REDOPS = 256 };
 
+/* A communicator that another is made of. */
+typedef struct {
+    void       *handle;
+    rcclx_team *team;       /* held */
+} rcclx_part;
+
 typedef struct rcclx_comm {
     rcclx_team        team;     /* first: the team's last holder finds the communicator by it */
     rcclx_comm_config config;
@@ -42,6 +48,7 @@ typedef struct rcclx_comm {
     pthread_mutex_t   lock;     /* guards redops, registered */
     rcclx_redop_slot  redops[RCCLX_MAX_REDOPS];
     int               registered; /* buffers registered and not deregistered */
+    rcclx_part        near, rail; /* on GPUs of several machines (machines.c) */
 } rcclx_comm;
 
 /* --- handles -------------------------------------------------------------- */
@@ -66,10 +73,10 @@ typedef struct {
     int              device; /* its number; on the host only shown */
 } rcclx_place;
 
-/* Collective over all ranks. Non-blocking configurations return AGAIN and go on in a thread;
+/* Collective over all ranks. at: "host:port" where they meet instead of at the id (NCCL_COMM_ID); NULL or "": not. Non-blocking configurations return AGAIN and go on in a thread;
  * *handle is set at once. Inside a group the work happens at its end. */
 rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *id, int rank, const rcclx_place *place,
-                             const rcclx_comm_config *config);
+                             const rcclx_comm_config *config, const char *at);
 /* nranks ranks of this process, on devices[0..nranks), or, where that is NULL, on 0..nranks-1. */
 rcclx_status rcclx_comm_init_all(void **handles, int nranks, const rcclx_gpu *gpu, const int *devices,
                                  const rcclx_comm_config *config);

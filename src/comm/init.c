@@ -4,9 +4,10 @@
  *   map       the segment, the arenas of the other processes
  *   far       ranks of other machines: mirrors of their areas, the network
  *   try       can the kernel copy from every other process?
- *   device    on GPUs: all say which; the same kind? share memory, load kernels
+ *   device    on GPUs of one machine: all say which; the same kind? share memory, load kernels
  *   READY     said in my area; wait until all have said so (bounded; deaths are seen)
  *   agree     take rank 0's settings, combine what all can do
+ *   parts     on GPUs of several machines: a communicator of each machine's, one of each rail
  *
  * From then on the team (exec/) runs operations. A failure at any point leaves
  * nothing behind: what was made is undone by the same function that destroys. */
@@ -20,6 +21,7 @@
 #include "base/process.h"
 #include "comm/bootstrap.h"
 #include "comm/handle.h"
+#include "comm/machines.h"
 #include "comm/socket.h"
 #include "comm/twin.h"
 #include "device/reduce.h"
@@ -326,7 +328,7 @@ static rcclx_status open_device(rcclx_comm *c, const uint64_t token[2], uint64_t
     const double timeout = rcclx_option_real(RCCLX_OPT_INIT_TIMEOUT);
 
     RCCLX_TRY(say_device(c));
-    if (!c->team.driver)
+    if (!c->team.driver || c->team.nnodes > 1) /* of several machines: each for itself (machines.c) */
         return RCCLX_OK;
     RCCLX_TRY(await_all(c, began, timeout, has_device));
     RCCLX_TRY(check_devices(&c->team));
@@ -334,45 +336,6 @@ static rcclx_status open_device(rcclx_comm *c, const uint64_t token[2], uint64_t
 }
 
 /* --- the whole ------------------------------------------------------------------------ */
-
-/* The network's end of this rank, and its card; a failure goes onto the card, so that all ranks hear of it. */
-static rcclx_status open_network(rcclx_comm *c, const rcclx_meeting *m, rcclx_card *card)
-{
-    rcclx_team *t = &c->team;
-    const rcclx_network *net;
-    char devices[512];
-    size_t nbytes = 0;
-
-    if (t->driver)
-        return RCCLX_FAIL(RCCLX_UNSUPPORTED, "rank %d of %d: init: ranks are on %d machines, and this version joins GPUs of one; "
-                          "RCCLX_DEVICE=host joins host memory of several", c->rank, c->nranks, m->nnodes);
-    RCCLX_TRY(rcclx_network_find(rcclx_option_str(RCCLX_OPT_NET), &net));
-    snprintf(card->network, sizeof(card->network), "%s", net->name);
-    RCCLX_TRY(rcclx_interface_names(devices, sizeof(devices)));
-    RCCLX_TRY(rcclx_mirror_open(t, net, devices, t->node));
-    RCCLX_TRY(rcclx_mirror_address(t, card->address, &nbytes));
-    card->naddress = (uint32_t)nbytes;
-    return RCCLX_OK;
-}
-
-static rcclx_status join_machines(rcclx_comm *c, rcclx_meeting *m)
-{
-    rcclx_team *t = &c->team;
-    rcclx_card mine = { .rank = c->rank }, *all = rcclx_mem_alloc((size_t)t->nranks * sizeof(*all));
-    rcclx_status s = all ? open_network(c, m, &mine) : RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for addresses", c->rank);
-
-    mine.status = (int32_t)s;
-    if (s != RCCLX_OK)
-        snprintf(mine.text, sizeof(mine.text), "%s", rcclx_last_error());
-    const rcclx_status swapped = all ? rcclx_meeting_swap(m, c->rank, &mine, all, rcclx_option_real(RCCLX_OPT_INIT_TIMEOUT),
-                                                          &t->aborted) : s;
-    s = s == RCCLX_OK ? swapped : s;
-    for (int r = 0; s == RCCLX_OK && r < t->nranks; r++)
-        if (rcclx_is_far(t, r))
-            s = rcclx_mirror_connect(t, r, all[r].address, all[r].naddress);
-    rcclx_mem_free(all);
-    return s == RCCLX_OK ? rcclx_mirror_start(t) : s;
-}
 
 static rcclx_status attach(rcclx_comm *c, rcclx_meeting *m, uint64_t began)
 {
@@ -390,7 +353,7 @@ static rcclx_status attach(rcclx_comm *c, rcclx_meeting *m, uint64_t began)
         if (t->node[r] == t->node[t->rank])
             t->area[r] = rcclx_segment_area(&t->segment, k++);
     if (t->nnodes > 1)
-        RCCLX_TRY(join_machines(c, m));
+        RCCLX_TRY(rcclx_machines_join(c, m));
     rcclx_ident *me = &t->area[t->rank]->ident;
     me->pid = rcclx_process()->pid;
     me->key = rcclx_process()->key;
@@ -442,6 +405,8 @@ static rcclx_status meet_and_attach(job *j)
         return s;
     agree(c);
     rcclx_segment_fault_in(&c->team.segment);
+    if (c->team.driver && c->team.nnodes > 1)
+        return rcclx_machines_parts(c);
     return c->team.gpu ? rcclx_gpu_team_agree(&c->team, rcclx_team_agreed(&c->team)) : RCCLX_OK;
 }
 
@@ -529,9 +494,8 @@ static rcclx_status start_thread(job *j)
 }
 
 rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *id, int rank, const rcclx_place *place,
-                             const rcclx_comm_config *config)
+                             const rcclx_comm_config *config, const char *at)
 {
-    const char *at = rcclx_option_str(RCCLX_OPT_COMM_ID);
     rcclx_comm *c = RCCLX_NEW(rcclx_comm);
     job *j = RCCLX_NEW(job);
     char bad[64];
@@ -556,7 +520,7 @@ rcclx_status rcclx_comm_init(void **handle, int nranks, const rcclx_unique_id *i
                        rank, bad);
     if (s == RCCLX_OK && rcclx_option_int(RCCLX_OPT_ISA) && rcclx_isa_use(rcclx_option_str(RCCLX_OPT_ISA)))
         RCCLX_ALERT("RCCLX_ISA is %s, which this processor lacks; %s is used", rcclx_option_str(RCCLX_OPT_ISA), rcclx_isa_name());
-    if (s == RCCLX_OK && *at) {
+    if (s == RCCLX_OK && at && *at) {
         s = rcclx_unique_id_at(&j->id, at, at);
         j->serve = rank == 0;
     }
@@ -589,7 +553,7 @@ rcclx_status rcclx_comm_init_all(void **handles, int nranks, const rcclx_gpu *gp
         const rcclx_place place = { gpu, devices ? devices[r] : r };
         handles[r] = NULL;
         if (s == RCCLX_OK)
-            s = rcclx_comm_init(&handles[r], nranks, &id, r, &place, &blocking);
+            s = rcclx_comm_init(&handles[r], nranks, &id, r, &place, &blocking, NULL);
     }
     if (s != RCCLX_OK)
         rcclx_group_fail(s);
@@ -603,6 +567,7 @@ static void undo(rcclx_team *t)
     rcclx_comm *c = (rcclx_comm *)t;
 
     rcclx_team_stop(t);
+    rcclx_machines_leave(c);
     rcclx_mirror_close(t);
     for (int r = 0; r < t->nranks; r++) {
         rcclx_life_close(t->peer[r].life);

@@ -59,7 +59,7 @@ static rcclx_status split(job *j)
     if (memcmp(&ids[leader], &(rcclx_unique_id){ { 0 } }, sizeof(id)) == 0)
         return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d: split: rank %d could not make the id of color %d", t->rank, leader, j->color);
     const rcclx_place place = { t->driver, j->parent->device };
-    return rcclx_comm_init(j->handle, size, &ids[leader], rank, &place, &j->config);
+    return rcclx_comm_init(j->handle, size, &ids[leader], rank, &place, &j->config, NULL);
 }
 
 static rcclx_status run(void *arg)

@@ -22,8 +22,10 @@
 
 typedef struct rcclx_runner rcclx_runner; /* coll.c: the collective in progress */
 typedef struct rcclx_stream rcclx_stream;
+typedef struct rcclx_task rcclx_task; /* task.h */
 typedef struct rcclx_gpu_team rcclx_gpu_team; /* gpu_team.h */
 typedef struct rcclx_mirror rcclx_mirror; /* mirror.h: ranks of other machines */
+typedef struct rcclx_proxy rcclx_proxy; /* proxy.h: GPUs of several machines */
 
 /* Low precision where a call says nothing; see precision.h. */
 typedef struct {
@@ -53,7 +55,9 @@ typedef struct rcclx_team {
     int64_t       spin_ns;
     int           device;                   /* the GPU's number; else shown in the log */
     const rcclx_gpu *driver;                /* of this rank's GPU; NULL: host memory */
-    rcclx_gpu_team  *gpu;                   /* NULL: host memory */
+    rcclx_gpu_team  *gpu;                   /* NULL: host memory, or several machines: */
+    rcclx_proxy     *proxy;                 /* the way of GPUs to those of other machines; NULL: host memory, or one machine */
+    struct rcclx_team *above;               /* the team over all machines that this one is a part of; NULL: none */
     uint64_t      id;                       /* shown in the log: the communicator's hash */
 
     _Atomic int   holders;                  /* calls, groups and streams that have the team in hand */
@@ -87,6 +91,15 @@ void rcclx_team_set_timeout(rcclx_team *t, double seconds);
 void         rcclx_team_drain(rcclx_team *t);
 void         rcclx_team_stop(rcclx_team *t);  /* frees what start made; takes half-started ones */
 
+/* Are the buffers on a GPU? */
+static inline bool rcclx_team_on_gpu(const rcclx_team *t)
+{
+    return t->gpu || t->proxy;
+}
+
+/* The team whose GPU functions serve it: registration, checks, reports. NULL: host memory. */
+rcclx_team *rcclx_team_gpu(rcclx_team *t);
+
 /* As a plan's shape wants them. */
 static inline const uint8_t *rcclx_team_nodes(const rcclx_team *t)
 {
@@ -111,6 +124,8 @@ void         rcclx_team_settled(rcclx_team *t);
  * MISMATCH), and hand the status back. broken: OK, or the status with its text as last error. */
 rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text);
 rcclx_status rcclx_team_broken(rcclx_team *t);
+/* Broken by a team that it is a part of, or the other way round: told to the peers, not logged again. */
+void         rcclx_team_join_break(rcclx_team *t, rcclx_status s, const char *text);
 /* Peer r has failed: keep its cause as this team's. what: the words of the operation that meets it, or "". */
 rcclx_status rcclx_team_follow(rcclx_team *t, int r, const char *what);
 /* Is rank r gone, its process or the way to it? how: in words that follow its name. */
@@ -219,6 +234,23 @@ rcclx_status rcclx_gpu_explain(rcclx_team *t, rcclx_kind kind, size_t nbytes, rc
 void         rcclx_gpu_describe(rcclx_team *t, rcclx_gpu_report *r);
 /* The number in NCCL's log lines of "0000:1b:00.0": 0x1b000. */
 uint64_t     rcclx_gpu_bus(const char *pci);
+
+/* --- GPUs of several machines (proxy*.c) ------------------------------------ */
+
+/* whole: all ranks, a team in host memory whose driver is set; near: this machine's, on GPUs; rail: those of my place on
+ * all machines, in host memory, NULL if machines are not alike. All outlive the proxy. destroy takes half-made ones. */
+rcclx_status rcclx_proxy_create(rcclx_team *whole, rcclx_team *near, rcclx_team *rail);
+void         rcclx_proxy_destroy(rcclx_team *whole);
+rcclx_status rcclx_proxy_post(rcclx_team *whole, const rcclx_task *chain, void *stream); /* as rcclx_gpu_post */
+void         rcclx_proxy_abort(rcclx_team *whole);  /* kernels leave */
+void         rcclx_proxy_drain(rcclx_team *whole);
+rcclx_status rcclx_proxy_poll(rcclx_team *whole);
+void         rcclx_proxy_spread(rcclx_team *whole, rcclx_status s, const char *text); /* whole is broken: so are its parts */
+void         rcclx_proxy_raise(rcclx_team *part, rcclx_status s, const char *text);   /* a part is: so is the whole */
+void         rcclx_proxy_set_timeout(rcclx_team *whole, double seconds);
+rcclx_team  *rcclx_proxy_near_team(const rcclx_team *whole);
+/* Bytes of pinned and of device memory; pieces moved. */
+void         rcclx_proxy_describe(const rcclx_team *whole, size_t *nbytes, uint64_t *pieces, const rcclx_team **rail);
 
 /* --- the machine --------------------------------------------------------- */
 

@@ -216,7 +216,7 @@ static rcclx_batch *batch_of(const rcclx_task *tasks, int n, const void *stream)
     size_t mine = 0, tables = 0;
 
     for (int i = 0; i < n; i++)
-        if (tasks[i].op.stream == stream && !tasks[i].op.team->gpu)
+        if (tasks[i].op.stream == stream && !rcclx_team_on_gpu(tasks[i].op.team))
             mine++, tables += table_bytes(&tasks[i].op);
     rcclx_batch *b = rcclx_mem_alloc(sizeof(*b) + mine * (sizeof(rcclx_task) + sizeof(rcclx_task *) + sizeof(rcclx_turn)) + tables);
     if (!b)
@@ -226,7 +226,7 @@ static rcclx_batch *batch_of(const rcclx_task *tasks, int n, const void *stream)
     b->turns = (rcclx_turn *)(b->left + mine);
     size_t *table = (size_t *)(b->turns + mine);
     for (int i = 0; i < n; i++) {
-        if (tasks[i].op.stream != stream || tasks[i].op.team->gpu)
+        if (tasks[i].op.stream != stream || rcclx_team_on_gpu(tasks[i].op.team))
             continue;
         rcclx_task *t = &b->tasks[b->ntasks];
         *t = tasks[i];
@@ -269,6 +269,11 @@ static void one_stream_a_team(rcclx_task *tasks, int n)
             }
 }
 
+static rcclx_status post_on_gpu(rcclx_team *team, const rcclx_task *chain, void *stream)
+{
+    return team->proxy ? rcclx_proxy_post(team, chain, stream) : rcclx_gpu_post(team, chain, stream);
+}
+
 /* The operations of each team on a GPU, in order, to its stream. */
 static int post_to_gpus(rcclx_task *tasks, int n, rcclx_status *first)
 {
@@ -277,7 +282,7 @@ static int post_to_gpus(rcclx_task *tasks, int n, rcclx_status *first)
     for (int i = 0; i < n; i++) {
         rcclx_team *team = tasks[i].op.team;
         rcclx_task *last = &tasks[i];
-        if (!team->gpu || tasks[i].state)
+        if (!rcclx_team_on_gpu(team) || tasks[i].state)
             continue;
         for (int k = i + 1; k < n; k++)
             if (tasks[k].op.team == team) {
@@ -286,7 +291,7 @@ static int post_to_gpus(rcclx_task *tasks, int n, rcclx_status *first)
                 nposted++;
             }
         nposted++;
-        const rcclx_status s = rcclx_gpu_post(team, &tasks[i], tasks[i].op.stream);
+        const rcclx_status s = post_on_gpu(team, &tasks[i], tasks[i].op.stream);
         if (s != RCCLX_OK && *first == RCCLX_OK)
             *first = s;
     }
@@ -305,9 +310,9 @@ static rcclx_status post_all(rcclx_task *tasks, int n)
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < n; i++) {
             void *stream = tasks[i].op.stream;
-            bool seen = (stream == NULL) != (pass == 1) || tasks[i].op.team->gpu;
+            bool seen = (stream == NULL) != (pass == 1) || rcclx_team_on_gpu(tasks[i].op.team);
             for (int k = 0; !seen && k < i; k++)
-                seen = tasks[k].op.stream == stream && !tasks[k].op.team->gpu;
+                seen = tasks[k].op.stream == stream && !rcclx_team_on_gpu(tasks[k].op.team);
             const rcclx_status s = seen ? RCCLX_OK : post_batch(tasks, n, stream);
             if (s != RCCLX_OK && first == RCCLX_OK)
                 first = s;
@@ -345,8 +350,8 @@ rcclx_status rcclx_op_post(const rcclx_op *op)
                           "ncclRecv in one group", team->rank, rcclx_kind_name(op->kind));
     rcclx_task task = { .op = *op };
     RCCLX_TRY(rcclx_op_resolve(&task.op));
-    if (team->gpu)
-        return rcclx_gpu_post(team, &task, op->stream);
+    if (rcclx_team_on_gpu(team))
+        return post_on_gpu(team, &task, op->stream);
     if (op->stream)
         return post_batch(&task, 1, op->stream);
     rcclx_turn_wait(team, rcclx_turn_take(team));

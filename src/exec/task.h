@@ -5,7 +5,7 @@
 #include "exec/exec.h"
 
 /* A task is polled until it is done; nothing in it blocks. */
-typedef struct rcclx_task {
+struct rcclx_task {
     rcclx_op     op;
     rcclx_status status;
     uint64_t     index;    /* point-to-point: the how-manieth message of its pair */
@@ -16,7 +16,7 @@ typedef struct rcclx_task {
     bool         grouped;  /* other operations run beside it */
     bool         warned;   /* the long wait was logged */
     uint8_t      stuck;    /* times seen head to head with its peer */
-} rcclx_task;
+};
 
 /* AGAIN: come back. Anything else: finished, with this status. */
 rcclx_status rcclx_coll_poll(rcclx_task *t); /* coll.c */

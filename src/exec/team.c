@@ -32,7 +32,8 @@ static void tell(rcclx_team *t, rcclx_rank_state state, rcclx_status s, const ch
         rcclx_mirror_tell(t);
 }
 
-static rcclx_status keep(rcclx_team *t, rcclx_status s, const char *text, int origin)
+/* joined: another team's failure has become this one's. */
+static rcclx_status keep(rcclx_team *t, rcclx_status s, const char *text, int origin, bool joined)
 {
     bool first = false;
 
@@ -47,16 +48,26 @@ static rcclx_status keep(rcclx_team *t, rcclx_status s, const char *text, int or
     rcclx_last_error_set(t->cause);
     if (t->gpu)
         rcclx_gpu_team_abort(t);
-    if (first) {
+    if (!first)
+        return s;
+    if (!joined)
         rcclx_alert(__FILE__, __LINE__, "%s", t->cause);
-        tell(t, RCCLX_RANK_FAILED, s, t->cause, origin);
-    }
+    tell(t, RCCLX_RANK_FAILED, s, t->cause, origin);
+    if (t->proxy)
+        rcclx_proxy_spread(t, s, t->cause);
+    else if (t->above && !joined)
+        rcclx_proxy_raise(t, s, t->cause);
     return s;
 }
 
 rcclx_status rcclx_team_break(rcclx_team *t, rcclx_status s, const char *text)
 {
-    return keep(t, s, text, t->rank);
+    return keep(t, s, text, t->rank, false);
+}
+
+void rcclx_team_join_break(rcclx_team *t, rcclx_status s, const char *text)
+{
+    keep(t, s, text, t->rank, true);
 }
 
 /* With the text of whoever failed first, or it would grow with every rank that
@@ -72,7 +83,7 @@ rcclx_status rcclx_team_follow(rcclx_team *t, int r, const char *what)
     const rcclx_ident *id = &t->area[r]->ident;
     snprintf(text, sizeof(text), "rank %d of %d: %s%srank %d failed: %.700s", t->rank, t->nranks, what, *what ? ": " : "", r,
              id->text);
-    return keep(t, id->status == RCCLX_MISMATCH ? RCCLX_MISMATCH : RCCLX_PEER_LOST, text, r);
+    return keep(t, id->status == RCCLX_MISMATCH ? RCCLX_MISMATCH : RCCLX_PEER_LOST, text, r, false);
 }
 
 rcclx_status rcclx_team_broken(rcclx_team *t)
@@ -99,6 +110,8 @@ void rcclx_team_abort(rcclx_team *t)
     snprintf(text, sizeof(text), "rank %d aborted its communicator", t->rank);
     if (t->segment.head)
         tell(t, RCCLX_RANK_FAILED, RCCLX_ABORTED, text, t->rank);
+    if (t->proxy)
+        rcclx_proxy_spread(t, RCCLX_ABORTED, text);
 }
 
 /* Ranks that have come equally far but called different things. */
@@ -130,6 +143,8 @@ rcclx_status rcclx_team_poll(rcclx_team *t)
 
     if (s == RCCLX_OK && t->gpu)
         s = rcclx_gpu_team_poll(t);
+    if (s == RCCLX_OK && t->proxy)
+        s = rcclx_proxy_poll(t);
     for (int r = 0; s == RCCLX_OK && r < t->nranks; r++) {
         const rcclx_ident *id = &t->area[r]->ident;
         const uint32_t state = atomic_load_explicit(&id->state, memory_order_acquire);
@@ -166,11 +181,18 @@ void rcclx_area_start(rcclx_area *a, int nranks, uint64_t seq)
     }
 }
 
+rcclx_team *rcclx_team_gpu(rcclx_team *t)
+{
+    return t->proxy ? rcclx_proxy_near_team(t) : t->gpu ? t : NULL;
+}
+
 void rcclx_team_set_timeout(rcclx_team *t, double seconds)
 {
     atomic_store(&t->timeout, seconds);
     if (t->gpu)
         rcclx_gpu_team_set_timeout(t, seconds);
+    if (t->proxy)
+        rcclx_proxy_set_timeout(t, seconds);
 }
 
 rcclx_status rcclx_team_start(rcclx_team *t)
@@ -200,6 +222,8 @@ void rcclx_team_drain(rcclx_team *t)
     }
     if (t->gpu)
         rcclx_gpu_team_drain(t);
+    if (t->proxy)
+        rcclx_proxy_drain(t);
 }
 
 void rcclx_team_stop(rcclx_team *t)
@@ -208,6 +232,7 @@ void rcclx_team_stop(rcclx_team *t)
     if (t->segment.head && t->runner && !atomic_load(&t->broken) && !atomic_load(&t->aborted) &&
         atomic_load(&t->area[t->rank]->ident.state) == RCCLX_RANK_READY)
         tell(t, RCCLX_RANK_CLOSED, RCCLX_OK, "", t->rank);
+    rcclx_proxy_destroy(t);
     rcclx_gpu_team_destroy(t);
     rcclx_runner_destroy(t);
 }

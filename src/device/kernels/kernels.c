@@ -1,8 +1,9 @@
 /* The kernels: one interpreter (run.h), compiled for every row of GP_KERNEL_LIST and
- * both kinds of protocol; and messages (pair.h). CUDA and HIP compile this file as C++,
+ * both kinds of protocol; messages (pair.h), and the way to other machines (proxy.h). CUDA and HIP compile this file as C++,
  * the host as C, for the emulated GPUs. */
 #include "device/kernels/pair.h"
 #include "device/kernels/litmus.h"
+#include "device/kernels/proxy.h"
 #include "device/kernels/run.h"
 
 #define ENTRY(id, word, proto, args_type, type, op)                      \
@@ -45,6 +46,12 @@ GP_KERNEL(gp_litmus, gp_litmus_args)
     gp_litmus_run(args, sh);
 }
 
+GP_KERNEL(gp_proxy, gp_proxy_args)
+{
+    GP_SHARED(gp_proxy_shared, sh);
+    gp_proxy_run(args, sh);
+}
+
 #if defined(GP_HOST)
 #include "device/gpu_emu.h"
 
@@ -59,11 +66,12 @@ GP_CODED_KERNEL_LIST(CODED_ENTRY)
 #define PAIR_ENTRY(id) static void pairs_##id(const void *args) { gp_pairs_##id((const gp_pair_##id *)args); }
 GP_PAIR_KERNEL_LIST(PAIR_ENTRY)
 static void litmus(const void *args) { gp_litmus((const gp_litmus_args *)args); }
+static void proxy(const void *args) { gp_proxy((const gp_proxy_args *)args); }
 
 #define ROWS(id) { "gp_" #id "_ll", id##_ll }, { "gp_" #id "_ll128", id##_ll128 }, { "gp_" #id "_simple", id##_simple },
 #define CODED_ROW(codec, type) { "gp_" #codec "_" #type, codec##_##type },
 #define PAIR_ROW(id) { "gp_pairs_" #id, pairs_##id },
 const rcclx_emu_kernel rcclx_emu_kernels[] = {
-    GP_KERNEL_LIST(ROWS) GP_CODED_KERNEL_LIST(CODED_ROW) GP_PAIR_KERNEL_LIST(PAIR_ROW) { "gp_litmus", litmus }, { NULL, NULL }
+    GP_KERNEL_LIST(ROWS) GP_CODED_KERNEL_LIST(CODED_ROW) GP_PAIR_KERNEL_LIST(PAIR_ROW) { "gp_litmus", litmus }, { "gp_proxy", proxy }, { NULL, NULL }
 };
 #endif

@@ -242,6 +242,35 @@ typedef gp_pair_many gp_pair_coded;
 enum { GP_PAIR_EACH = 16 };
 #define GP_PAIR_FITS(nbytes, tile) ((uint32_t)(nbytes) / 17 * 16 / (uint32_t)(tile) * (uint32_t)(tile))
 
+/* --- ranks of other machines (proxy.h) ------------------------------------------------------- */
+
+enum { GP_PROXY_QUEUES = 64, GP_PROXY_BLOCKS = 16, GP_PROXY_APART = 128 /* bytes from a count to the next */ };
+
+/* Pieces in one direction: piece k is bytes [first + k * step, + piece), below end, of each of nblocks blocks, which lie
+ * `stride` bytes apart from `at` on. index: which slots and counts. */
+typedef struct {
+    uint64_t at, stride, first, step, end;
+    uint32_t nblocks, piece;
+    uint16_t index, out;       /* out: to the host */
+    uint32_t pad;
+} gp_proxy_queue;
+
+/* Pinned host memory: the launch that has begun, which job that is; and how many the host has finished. */
+typedef struct {
+    uint64_t begun;
+    uint32_t job, pad[13];
+    uint64_t pad2[8];
+    uint64_t finished;
+} gp_proxy_door;
+
+typedef struct {
+    uint64_t control, door, counts; /* pinned; counts: of each queue the device's, then the host's */
+    uint64_t slots;            /* pinned: two of slot_bytes for each queue */
+    uint32_t slot_bytes, job;
+    uint32_t nqueues, nblocks, nthreads, pad;
+    gp_proxy_queue queue[GP_PROXY_QUEUES];
+} gp_proxy_args;
+
 /* Kernels: for plans that only copy, for each sum that matters, for all the rest (type and
  * operator switched inside; sums of more than 8 in a flagged protocol). One for each
  * protocol, since a small message has no time to wait for code that it does not need:
