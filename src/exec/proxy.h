@@ -91,6 +91,9 @@ rcclx_status rcclx_proxy_serve(rcclx_proxy *p, rcclx_proxy_job *j);
 rcclx_status rcclx_proxy_launch(rcclx_proxy *p, rcclx_proxy_job *j, gp_proxy_args *a, void *stream);
 rcclx_status rcclx_proxy_near(rcclx_proxy *p, const rcclx_op *op); /* put an operation into the chain for `near` */
 rcclx_status rcclx_proxy_near_post(rcclx_proxy *p, void *stream);  /* and post the chain */
+/* Copy on the device, in order; at least so many bytes in p->scratch. */
+rcclx_status rcclx_proxy_copy(rcclx_proxy *p, void *to, const void *from, size_t nbytes, void *stream);
+rcclx_status rcclx_proxy_scratch(rcclx_proxy *p, size_t nbytes);
 
 /* proxy_pairs.c: all messages of a chain. */
 bool         rcclx_proxy_is_pairs(rcclx_kind k);

@@ -78,6 +78,39 @@ static rcclx_status collect(rcclx_proxy *p, const rcclx_op *op)
     }
 }
 
+/* An all-to-all whose result replaces what it sends. */
+static bool in_place(const rcclx_op *op)
+{
+    return op->kind == RCCLX_ALL_TO_ALL && op->in == op->out && op->count;
+}
+
+static size_t bytes_of(const rcclx_proxy *p, const rcclx_op *op)
+{
+    return op->count * rcclx_type_size(op->type) * (size_t)p->whole->nranks;
+}
+
+/* Such a one sends from a copy. */
+static rcclx_status collect_all(rcclx_proxy *p, const rcclx_task *chain, void *stream)
+{
+    size_t room = 0, at = 0;
+
+    for (const rcclx_task *k = chain; k; k = k->next)
+        room += in_place(&k->op) ? bytes_of(p, &k->op) : 0;
+    RCCLX_TRY(rcclx_proxy_scratch(p, room));
+    for (const rcclx_task *k = chain; k; k = k->next) {
+        rcclx_op op = k->op;
+        if (!rcclx_proxy_is_pairs(op.kind))
+            continue;
+        if (in_place(&op)) {
+            op.in = p->scratch + at;
+            RCCLX_TRY(rcclx_proxy_copy(p, p->scratch + at, op.out, bytes_of(p, &op), stream));
+            at += bytes_of(p, &op);
+        }
+        RCCLX_TRY(collect(p, &op));
+    }
+    return RCCLX_OK;
+}
+
 /* --- to ranks of this machine ----------------------------------------------------------------- */
 
 static bool is_near(const rcclx_proxy *p, int rank)
@@ -223,9 +256,7 @@ rcclx_status rcclx_proxy_pairs(rcclx_proxy *p, const rcclx_task *chain, void *st
     int nfar = 0;
 
     p->npairs = 0;
-    for (const rcclx_task *k = chain; k; k = k->next)
-        if (rcclx_proxy_is_pairs(k->op.kind))
-            RCCLX_TRY(collect(p, &k->op));
+    RCCLX_TRY(collect_all(p, chain, stream));
     for (int i = 0; i < p->npairs; i++)
         nfar += !is_near(p, p->pairs[i].root);
     RCCLX_TRY(take_near(p));

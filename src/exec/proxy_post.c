@@ -160,7 +160,7 @@ static rcclx_status through(rcclx_proxy *p, const rcclx_op *op, rcclx_team *team
     return rcclx_proxy_launch(p, j, &a, stream);
 }
 
-static rcclx_status copy_here(rcclx_proxy *p, void *to, const void *from, size_t nbytes, void *stream)
+rcclx_status rcclx_proxy_copy(rcclx_proxy *p, void *to, const void *from, size_t nbytes, void *stream)
 {
     rcclx_gpu_team *g = p->near->gpu;
 
@@ -192,14 +192,14 @@ static rcclx_status flat(rcclx_proxy *p, const rcclx_op *op, size_t from, size_t
         out.n = root;
         in.n = !root;
         if (root && op->in != op->out && count)
-            RCCLX_TRY(copy_here(p, (void *)(uintptr_t)in.at, out.at, count * size, stream));
+            RCCLX_TRY(rcclx_proxy_copy(p, (void *)(uintptr_t)in.at, out.at, count * size, stream));
     }
     return through(p, op, p->whole, op->root, count, out, in, stream);
 }
 
 /* --- two levels ----------------------------------------------------------------------------------- */
 
-static rcclx_status need_scratch(rcclx_proxy *p, size_t nbytes)
+rcclx_status rcclx_proxy_scratch(rcclx_proxy *p, size_t nbytes)
 {
     rcclx_gpu_team *g = p->near->gpu;
     size_t room = p->nscratch ? p->nscratch : RESERVE;
@@ -253,7 +253,7 @@ static rcclx_status reduce_scatter(rcclx_proxy *p, const rcclx_op *op, void *str
     const size_t nbytes = op->count * rcclx_type_size(op->type);
     const int nl = p->near->nranks, nn = p->rail->nranks;
 
-    RCCLX_TRY(need_scratch(p, nbytes * (size_t)nn));
+    RCCLX_TRY(rcclx_proxy_scratch(p, nbytes * (size_t)nn));
     for (int k = 0; k < nn; k++) {
         const char *in = (const char *)op->in + (size_t)(k * nl) * nbytes;
         const rcclx_op sum = inside(op, RCCLX_REDUCE_SCATTER, in, p->scratch + (size_t)k * nbytes, op->count, 0);
@@ -299,7 +299,7 @@ static rcclx_status reduce(rcclx_proxy *p, const rcclx_op *op, size_t part, void
     const int nl = p->near->nranks, home = op->root / nl;
     const bool here = p->rail->rank == home;
 
-    RCCLX_TRY(need_scratch(p, part * size));
+    RCCLX_TRY(rcclx_proxy_scratch(p, part * size));
     const rcclx_op sum = inside(op, RCCLX_REDUCE_SCATTER, op->in, p->scratch, part, 0);
     const rcclx_op bring = inside(op, RCCLX_GATHER, p->scratch, op->out, part, op->root % nl);
     RCCLX_TRY(near_now(p, &sum, stream));

@@ -365,7 +365,7 @@ static void make_data(conform_data *d, const call *c, int n, bool unordered)
 static bool play(gpu_worker *w, rank_buffers *b, const call *c, int index, conform_data *d)
 {
     const sample *s = w->arg;
-    const bool    unordered = ways[s->way].unordered;
+    const bool    unordered = ways[s->way].unordered || w->team->machines;
     bool          ok = true;
 
     make_data(d, c, w->n, unordered);
@@ -474,9 +474,9 @@ static void same_bits(const gpu_team *t, const sample *s)
     }
 }
 
-static void run_sample(sample *s)
+static void run_sample(sample *s, gpu_team t)
 {
-    gpu_team t = team_of(s->team);
+    char machines[40] = "";
 
     t.work = work;
     t.arg = s;
@@ -486,8 +486,10 @@ static void run_sample(sample *s)
     snprintf(t.env[2], sizeof t.env[2], "%s", starts[s->start]);
     for (int k = 0; k < CALLS; k++)
         draw_call(&s->calls[k], t.n);
-    CASE("%s, %s, %s, %d ranks on %d devices, %s", t.env[0], t.env[1], t.env[2], t.n, t.ndevices ? t.ndevices : t.n,
-         gpu_place_names[t.place]) {
+    if (t.machines)
+        snprintf(machines, sizeof machines, " on %d machines%s", t.machines, t.mixed ? " in turn" : "");
+    CASE("%s, %s, %s, %d ranks on %d devices, %s%s", t.env[0], t.env[1], t.env[2], t.n, t.ndevices ? t.ndevices : t.n,
+         gpu_place_names[t.place], machines) {
         if (CHECK(gpu_run(&t) == 0, "ranks failed"))
             same_bits(&t, s);
         gpu_end(&t);
@@ -510,6 +512,34 @@ TEST(a_sample_of_all_calls)
         s.way = drawn % NWAYS;
         s.lanes = gpu_roll(&gpu_seed_state, sizeof lanes / sizeof *lanes);
         s.start = gpu_roll(&gpu_seed_state, sizeof starts / sizeof *starts);
-        run_sample(&s);
+        run_sample(&s, team_of(s.team));
     }
+}
+
+/* Machines that are alike, whose ranks sum inside first; not alike; ranks dealt in turn. */
+TEST(a_sample_over_machines)
+{
+    static const gpu_team places[] = {
+        { .n = 4, .machines = 2 }, { .n = 2, .machines = 2 }, { .n = 8, .machines = 2 }, { .n = 6, .machines = 3 },
+        { .n = 5, .machines = 2 }, { .n = 4, .machines = 2, .mixed = true }, { .n = 8, .machines = 4 }, { .n = 3, .machines = 3 },
+    };
+    static sample s;
+    enum { NPLACES = sizeof places / sizeof *places };
+    int           nfit = 0;
+
+    reference_init();
+    gpu_seed();
+    make_decks();
+    for (int i = 0; i < NPLACES * gpu_longer(6); i++) {
+        s.team = i % NPLACES;
+        s.way = i < NPLACES ? 0 : gpu_roll(&gpu_seed_state, NWAYS);
+        s.lanes = gpu_roll(&gpu_seed_state, sizeof lanes / sizeof *lanes);
+        s.start = gpu_roll(&gpu_seed_state, sizeof starts / sizeof *starts);
+        if (!gpu_fits(&places[s.team]))
+            continue;
+        nfit++;
+        run_sample(&s, places[s.team]);
+    }
+    if (!nfit)
+        check_skip("no team of several machines fits on %d devices", gpu_here()->count);
 }

@@ -11,6 +11,7 @@
  *
  *   GPU_PROCESSES    ranks are processes, a device each        GPU_THREADS    threads, a device each
  *   GPU_ONE_THREAD   one thread has them all, a device each    .ndevices = 2  not in processes: ranks share two
+ *   .machines = 2    processes on two machines, which are this one under other names
  *
  * RCCLX_TEST_DEVICE=cuda|hip|emu forces a kind; with RCCLX_TEST_RANKS=n only teams of n ranks fit.
  * `work` runs once a place, between init and destroy, in a fresh process: the program itself never
@@ -48,6 +49,8 @@ typedef struct {
 struct gpu_team {
     int             n, ndevices; /* ndevices: that they share; 0: a device each */
     gpu_place       place;
+    int             machines;    /* that ranks are dealt to, in order; processes only; 0: one */
+    bool            mixed;       /* in turn */
     char            env[GPU_ENV][64];
     void          (*work)(gpu_worker *w);
     void           *arg;
@@ -307,6 +310,12 @@ static inline int gpu_process(int proc, int nprocs, void *arg)
     (void)nprocs;
     t->proc = proc;
     gpu_environment(t);
+    if (t->machines) {
+        char name[32];
+        snprintf(name, sizeof name, "machine %d", t->mixed ? proc % t->machines : proc * t->machines / t->n);
+        setenv("NCCL_HOSTID", name, 1);
+        setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    }
     if (proc == 0) {
         if (!OK_OR_TELL(ncclGetUniqueId(&t->shared->id)))
             return 1;
