@@ -69,6 +69,7 @@ struct rcclx_proxy {
     int             noutgrown;
     rcclx_gpu_stream side;       /* messages inside the machine, beside those to others */
     rcclx_gpu_event  fork, join;
+    bool            beside;      /* what is posted now does not follow what was posted last */
 
     pthread_t       thread;
     bool            running;

@@ -241,14 +241,21 @@ static rcclx_status post_far(rcclx_proxy *p, int nfar, void *stream)
 /* Beside what goes to others: from where the program's stream is, and it waits for the end. */
 static rcclx_status post_both(rcclx_proxy *p, int nfar, void *stream)
 {
-    const rcclx_gpu *gpu = p->near->gpu->gpu;
+    rcclx_gpu_team *g = p->near->gpu;
 
-    RCCLX_TRY(gpu->event_record(p->fork, stream));
-    RCCLX_TRY(gpu->stream_wait(p->side, p->fork));
+    RCCLX_TRY(g->gpu->event_record(p->fork, stream));
+    RCCLX_TRY(g->gpu->stream_wait(p->side, p->fork));
     RCCLX_TRY(rcclx_proxy_near_post(p, p->side));
-    RCCLX_TRY(gpu->event_record(p->join, p->side));
-    RCCLX_TRY(post_far(p, nfar, stream));
-    return gpu->stream_wait(stream, p->join);
+    RCCLX_TRY(g->gpu->event_record(p->join, p->side));
+    p->beside = true;
+    const rcclx_status s = post_far(p, nfar, stream);
+    p->beside = false;
+    RCCLX_TRY(s);
+    RCCLX_TRY(g->gpu->stream_wait(stream, p->join));
+    pthread_mutex_lock(&g->lock);
+    const rcclx_status left = rcclx_gpu_leave_behind(g, stream);
+    pthread_mutex_unlock(&g->lock);
+    return left;
 }
 
 rcclx_status rcclx_proxy_pairs(rcclx_proxy *p, const rcclx_task *chain, void *stream)

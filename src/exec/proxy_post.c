@@ -29,7 +29,8 @@ static rcclx_status launch(rcclx_proxy *p, rcclx_proxy_job *j, gp_proxy_args *a,
 {
     rcclx_gpu_team *g = p->near->gpu;
 
-    RCCLX_TRY(rcclx_gpu_follow(g, stream));
+    if (!p->beside)
+        RCCLX_TRY(rcclx_gpu_follow(g, stream));
     j->kept = g->capture != 0;
     const bool kept = j->kept;
     const rcclx_status added = rcclx_proxy_add(p, j, &a->job);
