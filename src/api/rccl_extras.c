@@ -96,12 +96,12 @@ static int index_of(const char *name)
     return i;
 }
 
-static rcclx_status report_gpu(rcclx_comm *c, rcclx_kind kind, size_t nbytes, int *algo, int *protocol, int *channels)
+static rcclx_status report_gpu(rcclx_team *gpu, rcclx_kind kind, size_t nbytes, int *algo, int *protocol, int *channels)
 {
     static const int number[] = { [RCCLX_PROTO_SIMPLE] = 2, [RCCLX_PROTO_LL] = 0, [RCCLX_PROTO_LL128] = 1 };
     rcclx_gpu_choice choice;
 
-    RCCLX_TRY(rcclx_gpu_explain(&c->team, kind, nbytes, &choice));
+    RCCLX_TRY(rcclx_gpu_explain(gpu, kind, nbytes, &choice));
     *algo = index_of(choice.algo);
     *protocol = number[choice.protocol];
     *channels = choice.nlanes;
@@ -120,10 +120,11 @@ static rcclx_status report(rcclx_comm *c, int coll, uint64_t count, int type, in
     const size_t      nbytes = (size_t)count * rcclx_type_size((rcclx_type)type);
     const bool        small  = nbytes <= c->team.slot_max;
     const unsigned    facts  = RCCLX_FACT_APART | (c->team.cma ? RCCLX_FACT_CMA : 0);
-    const rcclx_shape shape  = { .kind = reported[coll], .nranks = c->nranks, .rank = c->rank };
+    const rcclx_shape shape  = { .kind = reported[coll], .nranks = c->nranks, .rank = c->rank, .node = rcclx_team_nodes(&c->team) };
     bool              unfit  = false;
-    if (c->team.gpu)
-        return report_gpu(c, reported[coll], nbytes, algo, protocol, channels);
+    rcclx_team       *gpu = rcclx_team_gpu(&c->team);
+    if (gpu) /* over machines: of the part inside */
+        return report_gpu(gpu, reported[coll], nbytes, algo, protocol, channels);
     const rcclx_algo *a = rcclx_algo_choose(&shape, nbytes, facts, small, c->team.ordered, c->team.algo, &c->team.machine, &unfit);
 
     if (!a)

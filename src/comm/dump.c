@@ -25,7 +25,9 @@ static const char *way_to(const rcclx_team *t, int r)
 {
     const rcclx_peer *p = &t->peer[r];
 
-    if (t->gpu)
+    if (t->nnodes > 1 && t->node[r] != t->node[t->rank])
+        return t->proxy ? "network, proxy" : "network";
+    if (rcclx_team_on_gpu(t))
         return r == t->rank ? "self" : p->local ? "pointer, GPU" : "window, GPU";
     return r == t->rank ? "self" : p->local ? "pointer" : p->arena && p->cma ? "arena, cma" : p->arena ? "arena" : p->cma ? "cma"
          : "scratch";
@@ -45,9 +47,15 @@ size_t rcclx_comm_bytes(const rcclx_comm *c)
     const rcclx_segment *s = &c->team.segment;
     unsigned char seen[1024];
     size_t pages = 0, on_gpu = 0;
+    const rcclx_team *rail = NULL;
     rcclx_gpu_report gpu;
+    uint64_t pieces;
 
-    if (c->team.gpu) {
+    if (c->team.proxy) {
+        rcclx_proxy_describe(&c->team, &on_gpu, &pieces, &rail);
+        on_gpu += rcclx_comm_bytes((const rcclx_comm *)c->near.team);
+        on_gpu += rail ? rcclx_comm_bytes((const rcclx_comm *)rail) : 0;
+    } else if (c->team.gpu) {
         rcclx_gpu_describe((rcclx_team *)(uintptr_t)&c->team, &gpu);
         on_gpu = gpu.nbytes;
     }
@@ -70,7 +78,7 @@ static void device_json(rcclx_json *j, rcclx_comm *c)
 {
     rcclx_gpu_report r;
 
-    rcclx_gpu_describe(&c->team, &r);
+    rcclx_gpu_describe(rcclx_team_gpu(&c->team), &r);
     rcclx_json_object_open(j, "gpu");
     rcclx_json_int(j, "device", c->device);
     rcclx_json_string(j, "name", r.name);
@@ -90,12 +98,44 @@ static void device_text(FILE *out, rcclx_comm *c)
 {
     rcclx_gpu_report r;
 
-    rcclx_gpu_describe(&c->team, &r);
+    rcclx_gpu_describe(rcclx_team_gpu(&c->team), &r);
     fprintf(out, "  %s device %d: %s at %s, %zu bytes of its memory (window %zu), %d buffers registered\n", c->team.driver->name,
             c->device, r.name, r.pci, r.nbytes, r.window_bytes, r.registered);
     fprintf(out, "  ranks share %s memory; LL128 %s\n", r.in_host ? "host" : "device", r.lines ? "may be used" : "is not used");
     fprintf(out, "  at most %d blocks of %d threads an operation; the last collective handed to it was number %u\n", r.lanes,
             r.threads, r.turn);
+}
+
+static void machines_json(rcclx_json *j, const rcclx_team *t)
+{
+    const rcclx_team *rail = NULL;
+    size_t nbytes = 0;
+    uint64_t pieces = 0;
+
+    if (t->proxy)
+        rcclx_proxy_describe(t, &nbytes, &pieces, &rail);
+    rcclx_json_object_open(j, "machines");
+    rcclx_json_int(j, "number", t->nnodes);
+    rcclx_json_int(j, "mine", t->node[t->rank]);
+    rcclx_json_bool(j, "rails", rail != NULL);
+    rcclx_json_int(j, "proxy_bytes", (int64_t)nbytes);
+    rcclx_json_int(j, "proxy_pieces", (int64_t)pieces);
+    rcclx_json_object_close(j);
+}
+
+static void machines_text(FILE *out, const rcclx_team *t)
+{
+    const rcclx_team *rail;
+    size_t nbytes;
+    uint64_t pieces;
+
+    fprintf(out, "  %d machines, this is number %d", t->nnodes, t->node[t->rank]);
+    if (t->proxy) {
+        rcclx_proxy_describe(t, &nbytes, &pieces, &rail);
+        fprintf(out, "; %s; the proxy has %zu bytes of pinned and device memory and has moved %llu pieces",
+                rail ? "sums inside machines, then over rails" : "not alike, sums through host memory", nbytes, (unsigned long long)pieces);
+    }
+    fprintf(out, "\n");
 }
 
 static void precision_json(rcclx_json *j, const rcclx_team *t)
@@ -145,8 +185,10 @@ static void dump_json(FILE *out, rcclx_comm *c)
         rcclx_json_bool(&j, "cma", t->cma);
         rcclx_json_string(&j, "forced", t->algo);
         rcclx_json_int(&j, "collectives", (int64_t)t->seq);
-        if (t->gpu)
+        if (rcclx_team_on_gpu(t))
             device_json(&j, c);
+        if (t->nnodes > 1)
+            machines_json(&j, t);
         rcclx_json_object_open(&j, "calls");
         for (int k = 0; k < RCCLX_KIND_COUNT; k++)
             rcclx_json_int(&j, rcclx_kind_name((rcclx_kind)k), (int64_t)t->ops[k]);
@@ -157,6 +199,7 @@ static void dump_json(FILE *out, rcclx_comm *c)
             rcclx_json_object_open(&j, NULL);
             rcclx_json_int(&j, "rank", r);
             rcclx_json_int(&j, "pid", t->area[r]->ident.pid);
+            rcclx_json_int(&j, "machine", t->node[r]);
             rcclx_json_string(&j, "way", way_to(t, r));
             rcclx_json_string(&j, "state", rank_state(atomic_load(&t->area[r]->ident.state)));
             rcclx_json_int(&j, "collectives_finished", (int64_t)finished(t, r));
@@ -182,8 +225,10 @@ void rcclx_comm_dump(FILE *out, rcclx_comm *c, bool json)
     fprintf(out, "  memory touched: %zu bytes\n", rcclx_comm_bytes(c));
     if (atomic_load(&c->state) != RCCLX_COMM_READY)
         return;
-    if (t->gpu)
+    if (rcclx_team_on_gpu(t))
         device_text(out, c);
+    if (t->nnodes > 1)
+        machines_text(out, t);
     fprintf(out, "  %d cores for its ranks%s; cross-memory attach %s; algorithms forced: %s\n", t->machine.ncores,
             t->crowded ? " (crowded)" : "", t->cma ? "yes" : "no", *t->algo ? t->algo : "none");
     fprintf(out, "  calls:");

@@ -25,7 +25,7 @@ typedef struct rcclx_stream rcclx_stream;
 typedef struct rcclx_task rcclx_task; /* task.h */
 typedef struct rcclx_gpu_team rcclx_gpu_team; /* gpu_team.h */
 typedef struct rcclx_mirror rcclx_mirror; /* mirror.h: ranks of other machines */
-typedef struct rcclx_proxy rcclx_proxy; /* proxy.h: GPUs of several machines */
+typedef struct rcclx_proxy rcclx_proxy; /* proxy_team.h: GPUs of several machines */
 
 /* Low precision where a call says nothing; see precision.h. */
 typedef struct {

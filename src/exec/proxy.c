@@ -10,7 +10,7 @@
  *
  * The three teams fail together: whichever meets a failure breaks the others, in words
  * that say among which ranks it was, and kernels leave. */
-#include "exec/proxy.h"
+#include "exec/proxy_team.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -11,7 +11,7 @@
  * receiver is behind the sender. Of the messages not done, the first in that order then
  * has nothing before it on either side. */
 #include "exec/precision.h"
-#include "exec/proxy.h"
+#include "exec/proxy_team.h"
 
 #include "base/log.h"
 #include "base/mem.h"

@@ -13,7 +13,7 @@
  * and machines that are not alike go through `whole`: slots, a collective of host memory
  * over all ranks, slots. All else is messages (proxy_pairs.c). Which way an operation goes
  * follows from what all ranks know. */
-#include "exec/proxy.h"
+#include "exec/proxy_team.h"
 
 #include "base/log.h"
 #include "base/mem.h"

@@ -7,7 +7,7 @@
  * the opposite. A message of more than one piece begins with what both sides expect, for
  * pieces of unlike messages could match by chance. */
 #include "exec/mirror.h"
-#include "exec/proxy.h"
+#include "exec/proxy_team.h"
 #include "exec/runner.h"
 
 #include "base/clock.h"

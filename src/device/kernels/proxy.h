@@ -3,7 +3,7 @@
 
 /* What goes to ranks of other machines and comes from them: a kernel moves it between
  * device memory and pinned host memory, where a thread of the host, the proxy, takes it
- * from and puts it (exec/proxy.h).
+ * from and puts it (exec/proxy_team.h).
  *
  *   out   IN  --piece k--> slot k % 2 --> device count k + 1   ..the proxy..  host count k + 1
  *   in    OUT <--piece k-- slot k % 2 <-- host count k + 1     ..the proxy..  device count k + 1

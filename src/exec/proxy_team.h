@@ -1,5 +1,5 @@
-#ifndef RCCLX_EXEC_PROXY_H
-#define RCCLX_EXEC_PROXY_H
+#ifndef RCCLX_EXEC_PROXY_TEAM_H
+#define RCCLX_EXEC_PROXY_TEAM_H
 
 /* Private to exec/: a team of GPUs on several machines.
  *
