@@ -18,6 +18,9 @@ static rcclx_status check_place(const char *call, const void *comm, int nranks, 
     RCCLX_TRY(rcclx_args_need(call, "comm", comm));
     if (nranks < 1)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "%s: nranks is %d; a communicator has at least one rank", call, nranks);
+    if (nranks > RCCLX_MAX_RANKS)
+        return RCCLX_FAIL(RCCLX_ARGUMENT, "%s: nranks is %d; a communicator has at most %d ranks in this version", call, nranks,
+                          RCCLX_MAX_RANKS);
     if (rank < 0 || rank >= nranks)
         return RCCLX_FAIL(RCCLX_ARGUMENT, "%s: rank %d is outside 0..%d; each of the %d ranks passes its own number", call,
                           rank, nranks - 1, nranks);

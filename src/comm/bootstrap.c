@@ -208,12 +208,12 @@ static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout
 static rcclx_status hear_root(int fd, int rank, int nranks, uint64_t deadline, const _Atomic uint32_t *aborted, rcclx_welcome *w,
                               int *handles, int *nhandles)
 {
-    size_t have = 0;
+    size_t have = 0, size = offsetof(rcclx_welcome, peer);
 
     *nhandles = 0;
-    while (have < sizeof(*w)) {
+    while (have < size) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
-        int n = 1 + RCCLX_MAX_RANKS - *nhandles;
+        int n = 1 + RCCLX_MAX_PROCESSES - *nhandles;
         poll(&p, 1, 50);
         if (atomic_load(aborted))
             return RCCLX_ABORTED;
@@ -221,7 +221,7 @@ static rcclx_status hear_root(int fd, int rank, int nranks, uint64_t deadline, c
             return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d: the root of the bootstrap did not answer before the deadline", rank);
         if (!p.revents)
             continue;
-        const ssize_t k = rcclx_recv_some(fd, (char *)w + have, sizeof(*w) - have, handles + *nhandles, &n);
+        const ssize_t k = rcclx_recv_some(fd, (char *)w + have, size - have, handles + *nhandles, &n);
         if (k < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
         if (k < 0 && errno == EMFILE)
@@ -231,6 +231,8 @@ static rcclx_status hear_root(int fd, int rank, int nranks, uint64_t deadline, c
             return RCCLX_FAIL(RCCLX_PEER_LOST, "rank %d: the root of the bootstrap closed the connection; its process has "
                               "ended, or speaks another version", rank);
         have += (size_t)k;
+        if (have == offsetof(rcclx_welcome, peer))
+            size = w->magic == RCCLX_HELLO_MAGIC ? rcclx_welcome_bytes(w) : size;
     }
     if (w->magic != RCCLX_HELLO_MAGIC)
         return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d: the root of the bootstrap speaks another language", rank);
@@ -257,7 +259,7 @@ static rcclx_status take_handles(rcclx_meeting *m, const rcclx_welcome *w, const
 
     m->segment_fd = nhandles ? handles[0] : borrow(w->root_pid, w->segment_fd);
     for (int r = 0; r < m->nranks; r++) {
-        const int h = w->handle[r];
+        const int h = w->peer[r].handle;
         bool seen = m->peer[r].key == mine;
         for (int k = 0; k < r; k++)
             seen |= m->peer[k].key == m->peer[r].key;
@@ -283,8 +285,8 @@ static rcclx_status take_handles(rcclx_meeting *m, const rcclx_welcome *w, const
 static rcclx_status meet_once(const rcclx_id_fields *f, int nranks, int team, const rcclx_arrival *me, double timeout,
                               const _Atomic uint32_t *aborted, rcclx_meeting *m)
 {
+    int fd = -1, handles[1 + RCCLX_MAX_PROCESSES], nhandles = 0;
     rcclx_welcome w;
-    int fd = -1, handles[1 + RCCLX_MAX_RANKS], nhandles = 0;
 
     RCCLX_TRY(find_root(f, me->rank, timeout, aborted, &fd));
     rcclx_hello h = { .magic = RCCLX_HELLO_MAGIC, .token = { f->token[0], f->token[1] },
@@ -302,7 +304,8 @@ static rcclx_status meet_once(const rcclx_id_fields *f, int nranks, int team, co
     if (s == RCCLX_OK) {
         m->nranks = w.nranks;
         memcpy(m->token, f->token, sizeof(m->token));
-        memcpy(m->peer, w.peer, sizeof(m->peer));
+        for (int r = 0; r < w.nranks; r++)
+            m->peer[r] = w.peer[r].who;
         if (w.segment_fd < 0) {
             m->root = fd;
             return RCCLX_OK;
@@ -389,9 +392,9 @@ rcclx_status rcclx_meet(const rcclx_unique_id *id, int nranks, const rcclx_arriv
 
 /* --- cards ------------------------------------------------------------------------- */
 
-static rcclx_status hear_deck(int fd, int rank, uint64_t deadline, const _Atomic uint32_t *aborted, rcclx_deck *d)
+static rcclx_status hear_deck(int fd, int rank, size_t nbytes, uint64_t deadline, const _Atomic uint32_t *aborted, rcclx_deck *d)
 {
-    for (size_t have = 0; have < sizeof(*d);) {
+    for (size_t have = 0; have < nbytes;) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
         int none = 0;
         poll(&p, 1, 50);
@@ -400,7 +403,7 @@ static rcclx_status hear_deck(int fd, int rank, uint64_t deadline, const _Atomic
         if (rcclx_clock_ns() > deadline)
             return RCCLX_FAIL(RCCLX_TIMEOUT, "rank %d: the root of the bootstrap did not send the ranks' addresses before the "
                               "deadline", rank);
-        const ssize_t k = p.revents ? rcclx_recv_some(fd, (char *)d + have, sizeof(*d) - have, NULL, &none) : -2;
+        const ssize_t k = p.revents ? rcclx_recv_some(fd, (char *)d + have, nbytes - have, NULL, &none) : -2;
         if (k == -2 || (k < 0 && (errno == EAGAIN || errno == EINTR)))
             continue;
         if (k <= 0)
@@ -424,7 +427,7 @@ rcclx_status rcclx_meeting_swap(rcclx_meeting *m, int rank, const rcclx_card *mi
     if (rcclx_send_all(m->root, mine, sizeof(*mine), NULL, 0, 5000))
         s = RCCLX_FAIL_ERRNO("rank %d: telling the root of the bootstrap an address", rank);
     if (s == RCCLX_OK)
-        s = hear_deck(m->root, rank, rcclx_clock_ns() + (uint64_t)(timeout * 1e9) + 2000000000u, aborted, d);
+        s = hear_deck(m->root, rank, rcclx_deck_bytes(m->nranks), rcclx_clock_ns() + (uint64_t)(timeout * 1e9) + 2000000000u, aborted, d);
     if (s == RCCLX_OK && d->status != RCCLX_OK)
         s = RCCLX_FAIL((rcclx_status)d->status, "rank %d: %.*s", rank, (int)sizeof(d->text) - 1, d->text);
     if (s == RCCLX_OK)

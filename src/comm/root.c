@@ -68,7 +68,7 @@ static void refuse(root *r, rcclx_status s)
     for (int own = 0; own < 2; own++)
         for (const guest *x = r->guests; x < r->guests + r->nguests; x++)
             if (x->heard && (x->hello.me.pid == (int32_t)getpid()) == own)
-                rcclx_send_all(x->fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
+                rcclx_send_all(x->fd, &r->welcome, rcclx_welcome_bytes(&r->welcome), NULL, 0, SEND_MS);
 }
 
 static void missing(const root *r, char *text, size_t n)
@@ -181,7 +181,7 @@ static int listen_to(root *r, int g)
         return 0;
     if (!r->off)
         return -1;
-    rcclx_send_all(x->fd, &r->welcome, sizeof(r->welcome), NULL, 0, SEND_MS);
+    rcclx_send_all(x->fd, &r->welcome, rcclx_welcome_bytes(&r->welcome), NULL, 0, SEND_MS);
     return 1;
 }
 
@@ -264,7 +264,7 @@ static void swap_cards(const root *r)
     for (int own = 0; own < 2; own++)
         for (int i = 0; i < r->nranks; i++)
             if ((r->guests[r->of_rank[i] - 1].hello.me.pid == (int32_t)getpid()) == own)
-                rcclx_send_all(r->guests[r->of_rank[i] - 1].fd, d, sizeof(*d), NULL, 0, SEND_MS);
+                rcclx_send_all(r->guests[r->of_rank[i] - 1].fd, d, rcclx_deck_bytes(r->nranks), NULL, 0, SEND_MS);
     rcclx_mem_free(d);
 }
 
@@ -276,26 +276,54 @@ static bool on_one_machine(const root *r)
     return true;
 }
 
+/* How many there are of what one number of a hello tells apart, among the ranks before `end`. */
+static int kinds(const root *r, int end, size_t offset)
+{
+    int n = 0;
+
+    for (int i = 0; i < end; i++) {
+        const char *mine = (const char *)&r->guests[r->of_rank[i] - 1].hello.me + offset;
+        int k = 0;
+        while (k < i && memcmp((const char *)&r->guests[r->of_rank[k] - 1].hello.me + offset, mine, sizeof(uint64_t)))
+            k++;
+        n += k == i;
+    }
+    return n;
+}
+
 static void welcome_far(root *r)
 {
     rcclx_welcome *w = &r->welcome;
+    const int machines = kinds(r, r->nranks, offsetof(rcclx_arrival, host));
 
+    if (machines > RCCLX_MAX_NODES) {
+        snprintf(w->text, sizeof(w->text), "the %d ranks are on %d machines; a communicator may have %d", r->nranks, machines, RCCLX_MAX_NODES);
+        refuse(r, RCCLX_UNSUPPORTED);
+        return;
+    }
     w->nranks = r->nranks;
     w->segment_fd = -1;
     for (int i = 0; i < r->nranks; i++)
-        w->peer[i] = r->guests[r->of_rank[i] - 1].hello.me;
+        w->peer[i].who = r->guests[r->of_rank[i] - 1].hello.me;
     for (int i = 0; i < r->nranks; i++)
-        rcclx_send_all(r->guests[r->of_rank[i] - 1].fd, w, sizeof(*w), NULL, 0, SEND_MS);
+        rcclx_send_all(r->guests[r->of_rank[i] - 1].fd, w, rcclx_welcome_bytes(w), NULL, 0, SEND_MS);
     swap_cards(r);
 }
 
 static void serve(root *r)
 {
     rcclx_welcome *w = &r->welcome;
-    int handles[1 + RCCLX_MAX_RANKS], n = 1;
+    int handles[1 + RCCLX_MAX_PROCESSES], n = 1;
 
     if (!on_one_machine(r)) {
         welcome_far(r);
+        return;
+    }
+    const int processes = kinds(r, r->nranks, offsetof(rcclx_arrival, key));
+    if (processes > RCCLX_MAX_PROCESSES) {
+        snprintf(w->text, sizeof(w->text), "%d processes of one machine are in one communicator; there may be %d", processes,
+                 RCCLX_MAX_PROCESSES);
+        refuse(r, RCCLX_UNSUPPORTED);
         return;
     }
     w->status = (int32_t)rcclx_segment_create(r->nranks, r->team, r->token, &handles[0]);
@@ -309,13 +337,13 @@ static void serve(root *r)
     w->segment_fd = handles[0];
     for (int i = 0; i < r->nranks; i++) {
         const guest *x = &r->guests[r->of_rank[i] - 1];
-        w->peer[i] = x->hello.me;
-        w->handle[i] = -1;
+        w->peer[i].who = x->hello.me;
+        w->peer[i].handle = -1;
         for (int k = 0; k < i; k++)
-            if (w->peer[k].key == w->peer[i].key)
-                w->handle[i] = w->handle[k];
-        if (w->handle[i] < 0 && x->handle >= 0) {
-            w->handle[i] = n;
+            if (w->peer[k].who.key == w->peer[i].who.key)
+                w->peer[i].handle = w->peer[k].handle;
+        if (w->peer[i].handle < 0 && x->handle >= 0 && n <= RCCLX_MAX_PROCESSES) {
+            w->peer[i].handle = n;
             handles[n++] = x->handle;
         }
     }
@@ -324,7 +352,7 @@ static void serve(root *r)
         socklen_t size = sizeof(a);
         const int fd = r->guests[r->of_rank[i] - 1].fd;
         const bool local = getsockname(fd, (struct sockaddr *)&a, &size) == 0 && a.ss_family == AF_UNIX;
-        rcclx_send_all(fd, w, sizeof(*w), handles, local ? n : 0, SEND_MS);
+        rcclx_send_all(fd, w, rcclx_welcome_bytes(w), handles, local ? n : 0, SEND_MS);
     }
     for (int i = 0; i < r->nranks; i++)
         hear_out(r, i, handles[0]);

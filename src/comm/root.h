@@ -5,6 +5,8 @@
 #include "comm/bootstrap.h"
 #include "comm/socket.h"
 
+#include <stddef.h>
+
 #define RCCLX_ID_MAGIC    0x5243434c58494431u
 #define RCCLX_HELLO_MAGIC 0x5243434c58484c31u
 
@@ -35,19 +37,32 @@ typedef struct {
     uint64_t      magic;
     int32_t       status;                 /* rcclx_status */
     int32_t       nranks, root_pid, segment_fd; /* -1: on several machines, which have their own */
-    char          text[RCCLX_ERROR_TEXT]; /* when status is not OK */
-    int32_t       handle[RCCLX_MAX_RANKS]; /* which of the handles alongside is the rank's arena; -1: none.
-                                              The first handle is the segment. */
-    rcclx_arrival peer[RCCLX_MAX_RANKS];
+    char          text[RCCLX_ERROR_TEXT]; /* when status is not OK; then nobody follows */
+    struct {
+        rcclx_arrival who;
+        int32_t       handle, unused;     /* which of the handles alongside is its arena; -1: none. The first is the segment */
+    } peer[RCCLX_MAX_RANKS];              /* as many as ranks are sent */
 } rcclx_welcome;
+
+static inline size_t rcclx_welcome_bytes(const rcclx_welcome *w)
+{
+    const size_t n = w->status == RCCLX_OK && w->nranks > 0 && w->nranks <= RCCLX_MAX_RANKS ? (size_t)w->nranks : 0;
+
+    return offsetof(rcclx_welcome, peer) + n * sizeof(w->peer[0]);
+}
 
 /* All cards, or why there are none. */
 typedef struct {
     uint64_t   magic;
     int32_t    status, nranks;
     char       text[RCCLX_ERROR_TEXT];
-    rcclx_card card[RCCLX_MAX_RANKS];
+    rcclx_card card[RCCLX_MAX_RANKS];     /* as many as ranks are sent */
 } rcclx_deck;
+
+static inline size_t rcclx_deck_bytes(int nranks)
+{
+    return offsetof(rcclx_deck, card) + (size_t)nranks * sizeof(rcclx_card);
+}
 
 void rcclx_id_socket_name(const uint64_t token[2], char *name, size_t n);
 void rcclx_id_address(const rcclx_id_fields *f, rcclx_address *a);

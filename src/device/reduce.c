@@ -21,7 +21,7 @@
  * AVG of 64-bit integers needs 128 bits, for which there are no vectors: it is
  * the one operator done element by element here. */
 
-#define SOURCES_MOST 64 /* scalars of PREMUL are widened on the stack */
+#define SOURCES_MOST 512 /* scalars of PREMUL are widened on the stack */
 
 /* ---- instruction sets ---- */
 

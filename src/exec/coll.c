@@ -120,8 +120,8 @@ static void fill_table(rcclx_runner *run)
 
     run->largest = 0;
     for (int r = 0; r < run->team->nranks; r++) {
-        a->table[run->seq & 1][r][0] = op->sdispls[r];
-        a->table[run->seq & 1][r][1] = op->scounts[r];
+        a->fifo[r].table[run->seq & 1][0] = op->sdispls[r];
+        a->fifo[r].table[run->seq & 1][1] = op->scounts[r];
         if (op->scounts[r] * size > run->largest)
             run->largest = op->scounts[r] * size;
     }
@@ -161,7 +161,7 @@ static void send_header(const rcclx_runner *run, const rcclx_header *h)
 
     for (int r = 0; run->task->op.kind == RCCLX_ALL_TO_ALLV && r < t->nranks; r++)
         if (rcclx_is_far(t, r))
-            rcclx_mirror_push(t, r, a->table[run->seq & 1][r], sizeof(a->table[0][0]), NULL, 0);
+            rcclx_mirror_push(t, r, a->fifo[r].table[run->seq & 1], sizeof(a->fifo[r].table[0]), NULL, 0);
     rcclx_mirror_push_both(t, RCCLX_ALL, a->slot[run->seq % RCCLX_NSLOTS], h->flags & RCCLX_HDR_DATA ? run->in_bytes : 0, &h->sig,
                            sizeof(*h) - offsetof(rcclx_header, sig), marks, 3);
 }
@@ -380,7 +380,7 @@ static rcclx_status read_tables(rcclx_runner *run)
     char text[RCCLX_ERROR_TEXT];
 
     for (int r = 0; r < t->nranks; r++) {
-        const uint64_t *row = t->area[r]->table[run->seq & 1][t->rank];
+        const uint64_t *row = t->area[r]->fifo[t->rank].table[run->seq & 1];
         const uint64_t span = r == t->rank ? run->in_bytes / v->size : rcclx_header_of(t, r, run->seq)->in_bytes / v->size;
         v->peer_displ[r] = row[0];
         if (rcclx_header_of(t, r, run->seq)->count > run->largest)

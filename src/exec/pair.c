@@ -101,7 +101,7 @@ static void pump(rcclx_task *task, rcclx_fifo *f)
     rcclx_team *t = op->team;
     const int to = op->root;
     const size_t size = rcclx_type_size(op->type), most = piped_count(op);
-    rcclx_counter *drained = &t->area[to]->drained[t->rank];
+    rcclx_counter *drained = &fifo(t, to, t->rank)->drained;
 
     while (task->moved < op->count) {
         const size_t part = op->count - task->moved < most ? op->count - task->moved : most;
@@ -127,7 +127,7 @@ static rcclx_status send_poll(rcclx_task *task)
     rcclx_team *t = task->op.team;
     const int to = task->op.root;
     rcclx_fifo *f = fifo(t, t->rank, to);
-    rcclx_counter *taken = &t->area[to]->taken[t->rank];
+    rcclx_counter *taken = &fifo(t, to, t->rank)->taken;
     rcclx_message *m = &f->slots[task->index % RCCLX_FIFO_SLOTS];
 
     if (task->state == HEAD) {
@@ -202,7 +202,7 @@ static rcclx_status drain(rcclx_task *task, rcclx_fifo *f)
         else
             rcclx_copy(to, f->pipe[t->drained[from] & 1], part * size, 0);
         task->moved += part;
-        count_up(t, from, &t->area[t->rank]->drained[from].value, ++t->drained[from]);
+        count_up(t, from, &fifo(t, t->rank, from)->drained.value, ++t->drained[from]);
     }
     return RCCLX_OK;
 }
@@ -235,7 +235,7 @@ static rcclx_status recv_poll(rcclx_task *task)
         return differs(task, m);
     task->state = BODY;
     RCCLX_TRY(take(task, f, m));
-    count_up(t, from, &t->area[t->rank]->taken[from].value, task->index + 1);
+    count_up(t, from, &fifo(t, t->rank, from)->taken.value, task->index + 1);
     return finished(task);
 }
 

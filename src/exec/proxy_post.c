@@ -42,7 +42,8 @@ static rcclx_status launch(rcclx_proxy *p, rcclx_proxy_job *j, gp_proxy_args *a,
     RCCLX_TRY(g->gpu->launch(p->kernel, a->nblocks, a->nthreads, stream, a, sizeof(*a)));
     pthread_mutex_lock(&p->lock);
     p->posted += !kept;
-    p->graphs |= kept;
+    if (kept)
+        p->graphs = true;
     pthread_cond_broadcast(&p->change);
     pthread_mutex_unlock(&p->lock);
     return rcclx_gpu_leave_behind(g, stream);

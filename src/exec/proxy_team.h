@@ -78,7 +78,8 @@ struct rcclx_proxy {
     rcclx_proxy_job **job;       /* by number; never smaller */
     int             njobs, cap_jobs;
     uint64_t        posted;      /* launches outside graphs */
-    bool            graphs, stop;
+    _Atomic bool    graphs;      /* something was captured */
+    bool            stop;
     _Atomic uint64_t pieces;     /* moved so far, for reports */
 };
 

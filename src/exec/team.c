@@ -175,7 +175,7 @@ void rcclx_area_start(rcclx_area *a, int nranks, uint64_t seq)
     for (int i = 0; i < RCCLX_NSLOTS; i++)
         atomic_store(&a->header[i].seq, seq);
     for (int r = 0; seq && r < nranks; r++) {
-        atomic_store(&a->taken[r].value, seq);
+        atomic_store(&a->fifo[r].taken.value, seq);
         for (int i = 0; i < RCCLX_FIFO_SLOTS; i++)
             atomic_store(&a->fifo[r].slots[i].seq, seq);
     }

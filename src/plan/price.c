@@ -22,7 +22,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WALKED = 3, LANES = 2 };
+enum { WALKED = 3, LANES = 2, PRICED_RANKS = 512 };
 
 typedef struct {
     const rcclx_machine *m;
@@ -38,7 +38,7 @@ typedef struct {
     const uint8_t *node;     /* NULL: one machine */
     int      ncores;         /* of all machines */
     bool     crowded;        /* some machine has more ranks than cores */
-    uint8_t  place[256];     /* of a rank on its machine */
+    uint16_t place[PRICED_RANKS]; /* of a rank on its machine */
     double   link[256], carried[256]; /* a machine's: when it is free, and how long it was not */
 } walk;
 
@@ -191,9 +191,9 @@ static void deal_cores(walk *w)
 {
     int count[256] = { 0 }, nodes = 1;
 
-    for (int r = 0; r < w->n && r < 256; r++) {
+    for (int r = 0; r < w->n && r < PRICED_RANKS; r++) {
         const int g = w->node ? w->node[r] : 0;
-        w->place[r] = (uint8_t)count[g]++;
+        w->place[r] = (uint16_t)count[g]++;
         nodes = g >= nodes ? g + 1 : nodes;
         w->crowded |= count[g] > w->m->ncores;
     }

@@ -58,7 +58,9 @@ void *rcclx_mapping_at(rcclx_mapping *m, uint64_t offset, size_t nbytes);
 /* --- segment ------------------------------------------------------------- */
 
 enum {
-    RCCLX_MAX_RANKS  = 64,        /* of one machine */
+    RCCLX_MAX_RANKS  = 512,       /* of a communicator */
+    RCCLX_MAX_PROCESSES = 127,    /* of a communicator on one machine */
+    RCCLX_MAX_NODES  = 255,       /* machines */
     RCCLX_NLANES     = 2,
     RCCLX_NSLOTS     = 64,        /* operations a rank may be ahead of its slowest reader */
     RCCLX_SLOT_BYTES = 8192,      /* largest message that goes through a slot */
@@ -70,7 +72,7 @@ enum {
     RCCLX_ERROR_TEXT = 1024,
     RCCLX_NCALLS     = 64,        /* calls of a rank on a GPU that stay on record */
     RCCLX_GPU_RANKS  = 16,        /* with a GPU each, that share memory */
-    RCCLX_SEGMENT_VERSION = 5,    /* of all that ranks share */
+    RCCLX_SEGMENT_VERSION = 6,    /* of all that ranks share */
     RCCLX_GPU_SHARED = 1024,      /* allocations of a rank that peers have mapped */
 };
 
@@ -114,8 +116,12 @@ typedef struct {
     unsigned char data[RCCLX_FIFO_BYTES];
 } rcclx_message;
 
+/* What a rank says to one other; written by the rank whose area it is in. */
 typedef struct {
-    rcclx_counter piped;   /* halves of the pipe filled since the start (writer: sender) */
+    rcclx_counter piped;   /* halves of the pipe filled since the start */
+    rcclx_counter taken;   /* messages taken from it */
+    rcclx_counter drained; /* halves taken from its pipe to me */
+    _Alignas(64) uint64_t table[2][2]; /* all-to-all-v: offset and bytes for it */
     rcclx_message slots[RCCLX_FIFO_SLOTS];
     _Alignas(4096) unsigned char pipe[2][RCCLX_PIPE_BYTES];
 } rcclx_fifo;
@@ -180,14 +186,11 @@ typedef struct {
     rcclx_gpu_ident device;
     rcclx_counter done;                       /* last operation finished */
     rcclx_counter lane[RCCLX_NLANES];         /* operation << 32 | piece << 10 | phase */
-    rcclx_counter taken[RCCLX_MAX_RANKS];     /* messages taken from each rank */
-    rcclx_counter drained[RCCLX_MAX_RANKS];   /* halves taken from each rank's pipe to me */
     rcclx_header  header[RCCLX_NSLOTS];
-    _Alignas(64) uint64_t table[2][RCCLX_MAX_RANKS][2]; /* all-to-all-v: offset and bytes for each peer */
     _Alignas(4096) unsigned char slot[RCCLX_NSLOTS][RCCLX_SLOT_BYTES];
     _Alignas(4096) unsigned char scratch[RCCLX_NLANES][RCCLX_LANE_BYTES];
     rcclx_window_area gpu;
-    rcclx_fifo    fifo[];                     /* one a destination rank */
+    rcclx_fifo    fifo[];                     /* with each rank */
 } rcclx_area;
 
 /* What rank 0 decides for all. */

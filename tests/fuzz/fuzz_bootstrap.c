@@ -123,7 +123,7 @@ static void feed_rank(const uint8_t *data, size_t size)
 {
     static rcclx_welcome w;
     const _Atomic uint32_t aborted = 0;
-    int pair[2], handles[1 + RCCLX_MAX_RANKS], nhandles = 0;
+    int pair[2], handles[1 + RCCLX_MAX_PROCESSES], nhandles = 0;
     rcclx_meeting m = { .segment_fd = -1, .root = -1 };
     const int nranks = size ? 1 + data[0] % RCCLX_MAX_RANKS : 1, files[2] = { STDOUT_FILENO, STDERR_FILENO };
 
@@ -136,8 +136,9 @@ static void feed_rank(const uint8_t *data, size_t size)
     MUST(nhandles >= 0 && nhandles <= 2);
     if (s == RCCLX_OK) {
         m.nranks = w.nranks;
-        memcpy(m.peer, w.peer, sizeof(m.peer));
         MUST(m.nranks == nranks);
+        for (int r = 0; r < m.nranks; r++)
+            m.peer[r] = w.peer[r].who;
         if (nhandles) /* without, they would be borrowed from the process named */
             (void)take_handles(&m, &w, handles, nhandles, 0);
         for (int r = 0; r < m.nranks; r++) /* no handle is in it twice */
@@ -229,15 +230,15 @@ static void make_seeds(void)
         put_hello(0, (uint8_t)r, r, 3);
     put_hello(1, 0, 0, 2), put_hello(1, 1, 0, 2);
     put_hello(2, 2, 1, 2), put_hello(2, 3, 0, 3);
-    put_hello(3, 1, 70, 65);
+    put_hello(3, 1, 600, RCCLX_MAX_RANKS + 1);
     w = (rcclx_welcome){ .magic = RCCLX_HELLO_MAGIC, .nranks = 3, .root_pid = 1 };
     for (int r = 0; r < 3; r++)
-        w.peer[r] = (rcclx_arrival){ .rank = r, .key = (uint64_t)r + 5, .arena_fd = r }, w.handle[r] = r;
+        w.peer[r].who = (rcclx_arrival){ .rank = r, .key = (uint64_t)r + 5, .arena_fd = r }, w.peer[r].handle = r;
     for (int i = 4; i < 6; i++) {
         put(i, &who[1], 1), put(i, &three, 1);
         w.status = i == 4 ? RCCLX_OK : RCCLX_TIMEOUT;
         memset(w.text, i == 5 ? 'x' : 0, sizeof(w.text));
-        put(i, &w, sizeof(w));
+        put(i, &w, rcclx_welcome_bytes(&w));
     }
     put(6, &who[2], 1), put(6, &f, sizeof(f));
     put(7, &who[2], 1);
