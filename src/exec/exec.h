@@ -57,6 +57,7 @@ typedef struct rcclx_team {
     const rcclx_gpu *driver;                /* of this rank's GPU; NULL: host memory */
     rcclx_gpu_team  *gpu;                   /* NULL: host memory, or several machines: */
     rcclx_proxy     *proxy;                 /* the way of GPUs to those of other machines; NULL: host memory, or one machine */
+    pthread_mutex_t  above_lock;            /* guards above */
     struct rcclx_team *above;               /* the team over all machines that this one is a part of; NULL: none */
     uint64_t      id;                       /* shown in the log: the communicator's hash */
 

@@ -49,6 +49,8 @@ struct rcclx_mirror {
     void                *end;
     far_rank            *far[RCCLX_MAX_RANKS];
     rcclx_agreed         agreed;     /* as rank 0 has sent it, when that is far */
+    rcclx_ident          said[2];    /* mine as it was sent: READY, and the end; the network may be at it still */
+    int                  nsaid;
     pthread_mutex_t      lock;       /* guards the end and the far ranks' counts */
     pthread_t            thread;
     bool                 threaded;
@@ -196,12 +198,20 @@ void rcclx_mirror_count(rcclx_team *t, int to, const _Atomic uint64_t *counter, 
 
 void rcclx_mirror_tell(rcclx_team *t)
 {
+    enum { FROM = offsetof(rcclx_ident, pid), TO = offsetof(rcclx_ident, path) }; /* what follows changes all the time */
     const rcclx_ident *me = &t->area[t->rank]->ident;
-    const char *from = (const char *)&me->pid, *to = (const char *)&me->path; /* what follows changes all the time */
-    const rcclx_mark m = { .value = atomic_load(&me->state), .offset = (uint32_t)offsetof(rcclx_area, ident.state), .width = 4 };
+    rcclx_mirror *m = t->mirror;
 
-    if (t->mirror && t->mirror->threaded)
-        rcclx_mirror_push(t, RCCLX_ALL, from, (size_t)(to - from), &m, 1);
+    if (!m || !m->threaded)
+        return;
+    pthread_mutex_lock(&m->lock);
+    char *copy = (char *)&m->said[m->nsaid] + FROM;
+    m->nsaid = 1;
+    pthread_mutex_unlock(&m->lock);
+    memcpy(copy, (const char *)me + FROM, TO - FROM);
+    rcclx_frame f = { .what = OF_AREA, .offset = offsetof(rcclx_area, ident) + FROM, .nmarks = 1,
+                      .mark[0] = { .value = atomic_load(&me->state), .offset = (uint32_t)offsetof(rcclx_area, ident.state), .width = 4 } };
+    push(t, RCCLX_ALL, &f, copy, TO - FROM);
 }
 
 void rcclx_mirror_decide(rcclx_team *t, const rcclx_agreed *a)

@@ -133,6 +133,54 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* --- failing together ---------------------------------------------------------------------- */
+
+void rcclx_proxy_abort(rcclx_team *t)
+{
+    if (t->proxy->control)
+        __atomic_store_n(&t->proxy->control->abort, 1, __ATOMIC_RELEASE);
+}
+
+/* What breaks one breaks all three. */
+void rcclx_proxy_spread(rcclx_team *t, rcclx_status s, const char *text)
+{
+    rcclx_proxy_abort(t);
+    rcclx_team_join_break(t->proxy->near, s, text);
+    if (t->proxy->rail)
+        rcclx_team_join_break(t->proxy->rail, s, text);
+}
+
+/* "among ranks 4, 5, 6: ...": ranks are numbered anew in there. */
+static void raise_to(rcclx_team *whole, const rcclx_team *part, rcclx_status s, const char *text)
+{
+    char words[RCCLX_ERROR_TEXT];
+    int at = snprintf(words, sizeof(words), "rank %d of %d: among the ranks", whole->rank, whole->nranks);
+    const bool rail = part == whole->proxy->rail;
+    const int place = whole->rank % whole->proxy->near->nranks;
+
+    for (int r = 0; r < whole->nranks; r++)
+        if (rail ? r % whole->proxy->near->nranks == place : whole->node[r] == whole->node[whole->rank])
+            at += snprintf(words + at, sizeof(words) - (size_t)at, " %d", r);
+    snprintf(words + at, sizeof(words) - (size_t)at, ", numbered from 0: %.600s", text);
+    rcclx_team_join_break(whole, s, words);
+}
+
+/* A part's threads may come here while the whole is taken down; that waits for them (link_to). */
+void rcclx_proxy_raise(rcclx_team *part, rcclx_status s, const char *text)
+{
+    pthread_mutex_lock(&part->above_lock);
+    if (part->above)
+        raise_to(part->above, part, s, text);
+    pthread_mutex_unlock(&part->above_lock);
+}
+
+static void link_to(rcclx_team *part, rcclx_team *whole)
+{
+    pthread_mutex_lock(&part->above_lock);
+    part->above = whole;
+    pthread_mutex_unlock(&part->above_lock);
+}
+
 /* --- set-up and end -------------------------------------------------------------------------- */
 
 static rcclx_status make_memory(rcclx_proxy *p)
@@ -166,9 +214,9 @@ rcclx_status rcclx_proxy_create(rcclx_team *whole, rcclx_team *near, rcclx_team 
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->change, NULL);
     whole->proxy = p;
-    near->above = whole;
+    link_to(near, whole);
     if (rail)
-        rail->above = whole;
+        link_to(rail, whole);
     RCCLX_TRY(whole->driver->enter(&scope, whole->device));
     const rcclx_status s = make_memory(p);
     whole->driver->leave(&scope);
@@ -181,37 +229,6 @@ rcclx_status rcclx_proxy_create(rcclx_team *whole, rcclx_team *near, rcclx_team 
     RCCLX_INFO_LOG(INIT, "rank %d of %d: %d machines, %d ranks on this one: %s", whole->rank, whole->nranks, whole->nnodes, near->nranks,
                    rail ? "sums inside machines, then over rails" : "machines are not alike, all through host memory");
     return RCCLX_OK;
-}
-
-void rcclx_proxy_abort(rcclx_team *t)
-{
-    if (t->proxy->control)
-        __atomic_store_n(&t->proxy->control->abort, 1, __ATOMIC_RELEASE);
-}
-
-/* What breaks one breaks all three. */
-void rcclx_proxy_spread(rcclx_team *t, rcclx_status s, const char *text)
-{
-    rcclx_proxy_abort(t);
-    rcclx_team_join_break(t->proxy->near, s, text);
-    if (t->proxy->rail)
-        rcclx_team_join_break(t->proxy->rail, s, text);
-}
-
-/* "among ranks 4, 5, 6: ...": ranks are numbered anew in there. */
-void rcclx_proxy_raise(rcclx_team *part, rcclx_status s, const char *text)
-{
-    rcclx_team *whole = part->above;
-    char words[RCCLX_ERROR_TEXT];
-    int at = snprintf(words, sizeof(words), "rank %d of %d: among the ranks", whole->rank, whole->nranks);
-    const bool rail = part == whole->proxy->rail;
-    const int place = whole->rank % whole->proxy->near->nranks;
-
-    for (int r = 0; r < whole->nranks; r++)
-        if (rail ? r % whole->proxy->near->nranks == place : whole->node[r] == whole->node[whole->rank])
-            at += snprintf(words + at, sizeof(words) - (size_t)at, " %d", r);
-    snprintf(words + at, sizeof(words) - (size_t)at, ", numbered from 0: %.600s", text);
-    rcclx_team_join_break(whole, s, words);
 }
 
 rcclx_status rcclx_proxy_poll(rcclx_team *t)
@@ -278,9 +295,9 @@ void rcclx_proxy_destroy(rcclx_team *t)
     pthread_mutex_unlock(&p->lock);
     if (p->running)
         pthread_join(p->thread, NULL);
-    p->near->above = NULL;
+    link_to(p->near, NULL);
     if (p->rail)
-        p->rail->above = NULL;
+        link_to(p->rail, NULL);
     if (p->near->gpu && !p->near->gpu->stuck && t->driver->enter(&scope, t->device) == RCCLX_OK) {
         free_all(p);
         t->driver->leave(&scope);

@@ -16,16 +16,27 @@
 
 enum { ABORT_NS = 500000000 }; /* operations in progress look up far more often */
 
-static void tell(rcclx_team *t, rcclx_rank_state state, rcclx_status s, const char *text, int origin)
+/* Once, whoever comes first: a watch may break a team while it is being taken down. */
+static bool say(rcclx_team *t, rcclx_rank_state state, rcclx_status s, const char *text, int origin)
 {
     rcclx_ident *me = &t->area[t->rank]->ident;
 
-    if (atomic_load(&me->state) == RCCLX_RANK_FAILED)
+    pthread_mutex_lock(&t->cause_lock);
+    const bool first = atomic_load(&me->state) <= RCCLX_RANK_READY;
+    if (first) {
+        me->status = (int32_t)s;
+        me->origin = origin;
+        strncpy(me->text, text, sizeof(me->text) - 1);
+        atomic_store_explicit(&me->state, (uint32_t)state, memory_order_release);
+    }
+    pthread_mutex_unlock(&t->cause_lock);
+    return first;
+}
+
+static void tell(rcclx_team *t, rcclx_rank_state state, rcclx_status s, const char *text, int origin)
+{
+    if (!say(t, state, s, text, origin))
         return;
-    me->status = (int32_t)s;
-    me->origin = origin;
-    strncpy(me->text, text, sizeof(me->text) - 1);
-    atomic_store_explicit(&me->state, (uint32_t)state, memory_order_release);
     atomic_fetch_add(&t->segment.head->failed, 1);
     rcclx_team_ring(t);
     if (t->mirror)
@@ -55,7 +66,7 @@ static rcclx_status keep(rcclx_team *t, rcclx_status s, const char *text, int or
     tell(t, RCCLX_RANK_FAILED, s, t->cause, origin);
     if (t->proxy)
         rcclx_proxy_spread(t, s, t->cause);
-    else if (t->above && !joined)
+    else if (!joined)
         rcclx_proxy_raise(t, s, t->cause);
     return s;
 }
@@ -198,6 +209,7 @@ void rcclx_team_set_timeout(rcclx_team *t, double seconds)
 rcclx_status rcclx_team_start(rcclx_team *t)
 {
     pthread_mutex_init(&t->cause_lock, NULL);
+    pthread_mutex_init(&t->above_lock, NULL);
     atomic_init(&t->timeout, rcclx_option_real(RCCLX_OPT_TIMEOUT));
     t->warn_after = rcclx_option_real(RCCLX_OPT_WARN_AFTER);
     t->seq = t->credit = (uint64_t)rcclx_option_int(RCCLX_OPT_SEQ_START);
