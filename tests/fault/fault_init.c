@@ -284,6 +284,38 @@ TEST(who_has_just_come_makes_no_room)
             CHECK(run_ranks_as_processes(1, come_before_many, (void *)(uintptr_t)ways[i]) == 0, "the process failed");
 }
 
+/* NCCL_COMM_ID says where ranks meet that have no id; parts of a communicator have one. */
+static int split_at_fixed_address(int rank, int n, void *arg)
+{
+    const char  *where = arg;
+    ncclUniqueId id = { { 0 } };
+    ncclComm_t   c = NULL, part = NULL;
+    int          size = 0, x = rank, y = 0;
+
+    setenv("NCCL_DEBUG", "NONE", 1);
+    setenv("RCCLX_INIT_TIMEOUT", "20", 1);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    setenv("NCCL_COMM_ID", where, 1);
+    if (!CHECK(ncclCommInitRank(&c, n, id, rank) == ncclSuccess, "rank %d: %s", rank, ncclGetLastError(NULL)))
+        return 1;
+    if (CHECK(ncclCommSplit(c, rank % 2, rank, &part, NULL) == ncclSuccess, "rank %d: %s", rank, ncclGetLastError(NULL))) {
+        CHECK(ncclCommCount(part, &size) == ncclSuccess && size == n / 2, "%d ranks", size);
+        CHECK(ncclAllReduce(&x, &y, 1, ncclInt32, ncclSum, part, NULL) == ncclSuccess, "%s", ncclGetLastError(NULL));
+        CHECK(y == (rank % 2 ? 4 : 2), "rank %d: %d", rank, y);
+        CHECK(ncclCommDestroy(part) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    }
+    CHECK(ncclCommDestroy(c) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    return 0;
+}
+
+TEST(parts_do_not_meet_at_the_fixed_address)
+{
+    char where[32];
+
+    snprintf(where, sizeof where, "127.0.0.1:%d", 20000 + (int)(getpid() % 20000));
+    CHECK(run_ranks_as_processes(4, split_at_fixed_address, where) == 0, "ranks failed");
+}
+
 /* ---- killed at any time */
 
 TEST(a_rank_is_killed_during_init)
