@@ -61,7 +61,7 @@ RCCLX_API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId))
     rcclx_status    s = rcclx_args_need("ncclGetUniqueId", "uniqueId", uniqueId);
 
     if (s == RCCLX_OK)
-        s = rcclx_unique_id_create(&id);
+        s = rcclx_unique_id_create(&id, rcclx_option_str(RCCLX_OPT_COMM_ID));
     if (s == RCCLX_OK)
         memcpy(uniqueId, &id, sizeof id);
     return rcclx_result(s);

@@ -115,7 +115,7 @@ static rcclx_status meet(const rcclxEnv_t *env, rcclx_unique_id *id)
     char address[300], words[400];
 
     if (env->size == 1)
-        return rcclx_unique_id_create(id);
+        return rcclx_unique_id_create(id, rcclx_option_str(RCCLX_OPT_COMM_ID));
     RCCLX_TRY(rcclx_envrank_place(env, address, sizeof address, words, sizeof words));
     RCCLX_TRY(rcclx_unique_id_at(id, address, words));
     return env->rank == 0 ? rcclx_unique_id_serve(id) : RCCLX_OK;

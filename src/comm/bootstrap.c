@@ -111,12 +111,11 @@ static rcclx_status open_root(rcclx_id_fields *f, double patience)
     return rcclx_root_start(f->token, tcp, local, rcclx_option_real(RCCLX_OPT_INIT_TIMEOUT));
 }
 
-rcclx_status rcclx_unique_id_create(rcclx_unique_id *id)
+rcclx_status rcclx_unique_id_create(rcclx_unique_id *id, const char *at)
 {
-    const char *at = rcclx_option_str(RCCLX_OPT_COMM_ID);
     rcclx_id_fields f = { .magic = RCCLX_ID_MAGIC, .host = rcclx_process()->host };
 
-    if (*at)
+    if (at && *at)
         return rcclx_unique_id_at(id, at, at); /* rank 0 opens the root when it comes */
     rcclx_random(f.token, sizeof(f.token));
     RCCLX_TRY(open_root(&f, 0));

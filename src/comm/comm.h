@@ -61,7 +61,8 @@ void        rcclx_comm_release(rcclx_comm *c);
 
 /* --- life ------------------------------------------------------------------ */
 
-rcclx_status rcclx_unique_id_create(rcclx_unique_id *id);
+/* at: "host:port" where the ranks are to meet (NCCL_COMM_ID); NULL or "": wherever rank 0 is. */
+rcclx_status rcclx_unique_id_create(rcclx_unique_id *id, const char *at);
 /* Write an id that meets at host:port, the same on every rank; `token_text` (any words all ranks share)
  * keeps strangers out. Rank 0 must call rcclx_unique_id_serve before the others can be answered. */
 rcclx_status rcclx_unique_id_at(rcclx_unique_id *id, const char *host_port, const char *token_text);

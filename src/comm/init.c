@@ -546,7 +546,7 @@ rcclx_status rcclx_comm_init_all(void **handles, int nranks, const rcclx_gpu *gp
     rcclx_comm_config blocking = *config;
 
     blocking.blocking = 1;
-    RCCLX_TRY(rcclx_unique_id_create(&id));
+    RCCLX_TRY(rcclx_unique_id_create(&id, NULL));
     RCCLX_TRY(rcclx_group_start());
     rcclx_status s = RCCLX_OK;
     for (int r = 0; r < nranks; r++) {

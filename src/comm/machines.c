@@ -161,9 +161,9 @@ rcclx_status rcclx_machines_parts(rcclx_comm *c)
     if (!all)
         return RCCLX_FAIL(RCCLX_NOMEM, "rank %d of %d: init: no memory for ids", c->rank, c->nranks);
     ranks_near(t, &place, &first);
-    rcclx_status s = first == c->rank ? rcclx_unique_id_create(&mine.near) : RCCLX_OK;
+    rcclx_status s = first == c->rank ? rcclx_unique_id_create(&mine.near, NULL) : RCCLX_OK;
     if (s == RCCLX_OK && c->rank < ranks_a_rail(t))
-        s = rcclx_unique_id_create(&mine.rail);
+        s = rcclx_unique_id_create(&mine.rail, NULL);
     const rcclx_status told = rcclx_team_exchange(t, &mine, all, sizeof(mine));
     s = s == RCCLX_OK ? told : s;
     if (s == RCCLX_OK)

@@ -49,7 +49,7 @@ static rcclx_status split(job *j)
     const int rank = place(all, t->nranks, t->rank, &size);
     rcclx_status made = RCCLX_OK;
     if (j->color >= 0 && rank == 0)
-        made = rcclx_unique_id_create(&id); /* zero bytes on failure: the others then know */
+        made = rcclx_unique_id_create(&id, NULL); /* zero bytes on failure: the others then know */
     RCCLX_TRY(rcclx_team_exchange(t, &id, ids, sizeof(id)));
     if (j->color < 0 || made != RCCLX_OK)
         return made;
