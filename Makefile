@@ -27,7 +27,7 @@ FOLDERS = unit conform fault fuzz users gpu
 else ifeq ($(SAN),thread)
 BUILD  ?= build-tsan
 FOLDERS = unit conform
-GPU_TESTS = conform_collectives|stress_million|test_team_fail
+GPU_TESTS = conform_collectives|stress_million|test_team_fail|test_machines
 ONE_THREAD = test_plan_check|test_reduce|test_numerics8|test_codec|test_codec_error|test_gpu_arith|test_topo_search|test_simulate|test_tool_data
 else
 BUILD  ?= build-asan
