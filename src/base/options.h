@@ -88,6 +88,10 @@
       "DEFAULT, EFFICIENCY, ZERO, several between |, or the number")                                     \
     X(NET, "NCCL_NET", STR, "", 0, 0, AGREE,                                                             \
       "name of the network transport to use")                                                            \
+    X(NET_PLUGIN, "NCCL_NET_PLUGIN", STR, "", 0, 0, 0,                                                   \
+      "network plug-ins, by library's name, its end (x: libnccl-net-x.so) or path, a list; none; default: libnccl-net.so") \
+    X(NET_DEVICE, "RCCLX_NET_DEVICE", LIST, "", 0, 0, 0,                                                 \
+      "devices of a network plug-in to use, by name; without: those of NCCL_SOCKET_IFNAME's names, else all") \
     X(P2P_DISABLE, "NCCL_P2P_DISABLE", BOOL, "0", 0, 0, AGREE,                                           \
       "no direct access to the peers' buffers: everything is staged; GPUs: through host memory")         \
     X(SHM_DISABLE, "NCCL_SHM_DISABLE", BOOL, "0", 0, 0, AGREE,                                           \
@@ -148,7 +152,7 @@
     X("NCCL_SOCKET_RETRY_CNT") X("NCCL_SOCKET_RETRY_SLEEP_MSEC") X("NCCL_SOCKET_POLL_TIMEOUT_MSEC")      \
     X("NCCL_SOCKET_NTHREADS") X("NCCL_NSOCKS_PERTHREAD") X("NCCL_SOCKET_MAGIC") X("NCCL_SOCKET_INLINE")  \
     X("NCCL_SOCKET_MIN_TASKSIZE") X("NCCL_OOB_NET_ENABLE") X("NCCL_OOB_NET_IFNAME")                      \
-    X("NCCL_UID_STAGGER_THRESHOLD") X("NCCL_UID_STAGGER_RATE") X("NCCL_NET_PLUGIN")                      \
+    X("NCCL_UID_STAGGER_THRESHOLD") X("NCCL_UID_STAGGER_RATE")                      \
     X("NCCL_TUNER_PLUGIN") X("NCCL_PROFILER_PLUGIN") X("NCCL_ENV_PLUGIN") X("NCCL_GIN_PLUGIN")           \
     X("NCCL_PROFILE_EVENT_MASK") X("NCCL_TUNER_CONFIG_PATH") X("NCCL_TUNER_CONFIG_FILE")                 \
     X("NCCL_IB_HCA") X("NCCL_IB_DISABLE") X("NCCL_IB_TIMEOUT") X("NCCL_IB_RETRY_CNT")                    \
