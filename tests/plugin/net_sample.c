@@ -256,9 +256,10 @@ static int find_message(connection *c, request *r)
     return INVALID_USAGE;
 }
 
-static int go_on(connection *c)
+/* Until this request is done: what comes then may be the end of the connection. */
+static int go_on(connection *c, const request *until)
 {
-    while (c->first != c->next) {
+    while (c->first != c->next && until->ndone < until->n) {
         request *r = c->order[c->first % REQUESTS];
         size_t moved;
         if (c->sends && !c->nhead)
@@ -323,7 +324,7 @@ static int post(connection *c, int n, void **data, integer *sizes, int *tags, vo
 static int test(void *req, int *done, int *sizes)
 {
     request *r = req;
-    const int e = go_on(r->c);
+    const int e = go_on(r->c, r);
 
     *done = r->used && r->ndone == r->n;
     for (int i = 0; *done && sizes && i < r->n; i++)
