@@ -6,7 +6,7 @@ echo "# timeout 600"
 . "$(dirname "$0")/tap.inc"
 trap 'rm -rf "$folder"' EXIT
 plugins=$(cd "$build/tests/plugin" && pwd) || skip_all "the plug-ins are not built (ninja plugins)"
-export LD_LIBRARY_PATH=$plugins RCCLX_INIT_TIMEOUT=30 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=NET
+export LD_LIBRARY_PATH=$plugins RCCLX_INIT_TIMEOUT=30 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=NET RCCLX_TEST_PLUGIN_LOOPBACK=1
 unset NCCL_NET NCCL_NET_PLUGIN NCCL_SOCKET_IFNAME
 port=$((20000 + $$ % 8000))
 declare -A settings # of a rank, more than those of all
