@@ -70,6 +70,8 @@
       "bytes a rank reads and writes from which results are stored past the caches; 0: by processor")    \
     X(TUNE_FILE, "RCCLX_TUNE_FILE", STR, "", 0, 0, AGREE,                                                \
       "measured points that replace modelled prices")                                                    \
+    X(TUNER_PLUGIN, "NCCL_TUNER_PLUGIN", STR, "", 0, 0, 0,                                               \
+      "a tuner plug-in, by library's name, its end (x: libnccl-tuner-x.so) or path; none; default: libnccl-tuner.so") \
     X(TOPO_FILE, "NCCL_TOPO_FILE", STR, "", 0, 0, 0,                                                     \
       "description of the machine (XML as NCCL's and RCCL's), instead of looking around")                \
     X(TOPO_DUMP_FILE, "NCCL_TOPO_DUMP_FILE", STR, "", 0, 0, 0,                                           \
@@ -153,7 +155,7 @@
     X("NCCL_SOCKET_NTHREADS") X("NCCL_NSOCKS_PERTHREAD") X("NCCL_SOCKET_MAGIC") X("NCCL_SOCKET_INLINE")  \
     X("NCCL_SOCKET_MIN_TASKSIZE") X("NCCL_OOB_NET_ENABLE") X("NCCL_OOB_NET_IFNAME")                      \
     X("NCCL_UID_STAGGER_THRESHOLD") X("NCCL_UID_STAGGER_RATE")                      \
-    X("NCCL_TUNER_PLUGIN") X("NCCL_PROFILER_PLUGIN") X("NCCL_ENV_PLUGIN") X("NCCL_GIN_PLUGIN")           \
+    X("NCCL_PROFILER_PLUGIN") X("NCCL_ENV_PLUGIN") X("NCCL_GIN_PLUGIN")           \
     X("NCCL_PROFILE_EVENT_MASK") X("NCCL_TUNER_CONFIG_PATH") X("NCCL_TUNER_CONFIG_FILE")                 \
     X("NCCL_IB_HCA") X("NCCL_IB_DISABLE") X("NCCL_IB_TIMEOUT") X("NCCL_IB_RETRY_CNT")                    \
     X("NCCL_IB_GID_INDEX") X("NCCL_IB_ADDR_FAMILY") X("NCCL_IB_ADDR_RANGE")                              \
