@@ -120,7 +120,7 @@ static void examine(rcclx_plugin *p, uint64_t id, bool asked)
     if (p->v)
         try_out(p, id);
     if (p->v)
-        RCCLX_INFO_LOG(NET, "NET/Plugin: Loaded %s (%s, v%d), %d devices", p->name, p->file, p->v->version, p->ndevices);
+        RCCLX_INFO_LOG(NET, "NET/Plugin: Loaded %s (%s, v%d), devices: %d", p->name, p->file, p->v->version, p->ndevices);
     else if (asked)
         RCCLX_WARN_LOG("NET/Plugin: %s is not used: %s", p->file, p->why);
     else
@@ -210,13 +210,15 @@ bool rcclx_plugin_network_tell(int index, char *text, size_t n)
 {
     pthread_mutex_lock(&rcclx_process()->lock);
     shelf *s = of_process();
-    const bool is = s && index < s->n;
+    bool is = s && index < s->n;
     if (is) {
         rcclx_plugin *p = s->plugin[index];
         examine(p, 0, s->asked);
+        is = s->asked || p->v;
         const char *file = *p->file ? p->file : PREFIX ".so";
         if (p->v)
-            snprintf(text, n, "%s (%s, v%d), %d devices, first %s", p->name, file, p->v->version, p->ndevices, p->device[0].name);
+            snprintf(text, n, "%s (%s, v%d), device%s %s%s", p->name, file, p->v->version, p->ndevices > 1 ? "s" : "", p->device[0].name,
+                     p->ndevices > 1 ? " and others" : "");
         else
             snprintf(text, n, "%s is not used: %s", file, p->why);
     }
