@@ -2,7 +2,6 @@
  * once each, after they have said what is their own:
  *
  *   VERSION, TABLE, DEVICE   the number, the table's type, its devices' type
- *   REQUESTS                 that a connection may have under way
  *   INTEGER MEMORY_INTEGER   of sizes of messages; of memory
  *   INIT CONNECT ACCEPT LISTEN SEND RECV FINALIZE   the calls that have changed over time
  *   OFFLOAD(d) MAX_BYTES(d)  of a device */
@@ -130,7 +129,7 @@ static int end_context(const void *table, void *context)
 
 extern const rcclx_plugin_version NAMED(rcclx_plugin_v, VERSION);
 const rcclx_plugin_version NAMED(rcclx_plugin_v, VERSION) = {
-    .version = VERSION, .requests = REQUESTS, .symbol = SYMBOL(VERSION), .whole = whole, .name = name, .init = init,
+    .version = VERSION, .symbol = SYMBOL(VERSION), .whole = whole, .name = name, .init = init,
     .devices = devices, .device = device, .listen = listen_at, .connect = connect_to, .accept = accept_one, .reg = reg,
     .dereg = dereg, .send = send_one, .recv = recv_some, .test = test, .close_send = close_send, .close_recv = close_recv,
     .close_listen = close_listen, .finalize = end_context,

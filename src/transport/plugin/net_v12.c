@@ -4,7 +4,6 @@
 #define VERSION 12
 #define TABLE rcclx_net_v12
 #define DEVICE rcclx_device_v12
-#define REQUESTS 32
 #define INTEGER size_t
 #define MEMORY_INTEGER size_t
 #define OFFLOAD(d) (d).offload

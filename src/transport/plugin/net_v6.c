@@ -4,7 +4,6 @@
 #define VERSION 6
 #define TABLE rcclx_net_v6
 #define DEVICE rcclx_device_v6
-#define REQUESTS 8
 #define INTEGER int
 #define MEMORY_INTEGER int
 #define OFFLOAD(d) 0

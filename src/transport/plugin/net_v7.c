@@ -4,7 +4,6 @@
 #define VERSION 7
 #define TABLE rcclx_net_v7
 #define DEVICE rcclx_device_v7
-#define REQUESTS 32
 #define INTEGER int
 #define MEMORY_INTEGER int
 #define OFFLOAD(d) (d).offload

@@ -4,7 +4,6 @@
 #define VERSION 8
 #define TABLE rcclx_net_v8
 #define DEVICE rcclx_device_v8
-#define REQUESTS 32
 #define INTEGER int
 #define MEMORY_INTEGER size_t
 #define OFFLOAD(d) (d).offload

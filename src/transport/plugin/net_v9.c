@@ -4,7 +4,6 @@
 #define VERSION 9
 #define TABLE rcclx_net_v9
 #define DEVICE rcclx_device_v9
-#define REQUESTS 32
 #define INTEGER size_t
 #define MEMORY_INTEGER size_t
 #define OFFLOAD(d) (d).offload

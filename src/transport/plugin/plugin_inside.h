@@ -17,7 +17,7 @@ typedef struct {
 
 /* A version: each call takes the plug-in's own table first. They return ncclResult_t. */
 typedef struct {
-    int         version, requests; /* requests that a connection may have under way */
+    int         version;
     const char *symbol;
     bool        (*whole)(const void *table); /* has it all calls that we need? After init, which may change it */
     const char *(*name)(const void *table);

@@ -39,7 +39,7 @@ static bool reach(rcclx_plugin_way *w, int k)
 static bool give_notes(rcclx_plugin_way *w, rcclx_plugin_lane *l, bool receiving)
 {
     const rcclx_plugin_end *e = w->e;
-    const size_t nbytes = (size_t)e->depth * sizeof(*l->notes);
+    const size_t nbytes = RCCLX_LANE_DEPTH * sizeof(*l->notes);
 
     l->notes = rcclx_mem_alloc(nbytes);
     const int r = l->notes ? e->v->reg(e->table, l->comm, l->notes, nbytes, &l->notes_mr) : 2;

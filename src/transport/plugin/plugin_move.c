@@ -20,7 +20,7 @@ static uint32_t under_way(const rcclx_plugin_lane *l)
 
 static rcclx_plugin_request *oldest(rcclx_plugin_lane *l)
 {
-    return &l->under[l->head % RCCLX_LANE_MOST];
+    return &l->under[l->head % RCCLX_LANE_DEPTH];
 }
 
 /* Has the oldest request come to its end? Its sizes, if so. */
@@ -84,9 +84,9 @@ static bool send_notes(rcclx_plugin_way *w)
     const rcclx_plugin_end *e = w->e;
     bool moved = false;
 
-    while (!w->mute && w->notes.first && under_way(l) < (uint32_t)e->depth) {
+    while (!w->mute && w->notes.first && under_way(l) < RCCLX_LANE_DEPTH) {
         rcclx_plugin_flight *f = w->notes.first;
-        rcclx_note *n = &l->notes[l->tail % (uint32_t)e->depth];
+        rcclx_note *n = &l->notes[l->tail % RCCLX_LANE_DEPTH];
         if (!f->staged)
             fill(n, f);
         f->staged = true;
@@ -96,7 +96,7 @@ static bool send_notes(rcclx_plugin_way *w)
             rcclx_way_fail(w, false, "sending failed", r);
         if (r || !request)
             break;
-        l->under[l->tail++ % RCCLX_LANE_MOST].request = request;
+        l->under[l->tail++ % RCCLX_LANE_DEPTH].request = request;
         rcclx_plugin_pop(&w->notes);
         if (f->kind == RCCLX_NOTE_LARGE)
             rcclx_plugin_push(&w->data, f);
@@ -132,7 +132,7 @@ static bool send_data(rcclx_plugin_way *w)
     const rcclx_plugin_end *e = w->e;
     bool moved = false;
 
-    while (!w->mute && w->data.first && under_way(l) < (uint32_t)e->depth) {
+    while (!w->mute && w->data.first && under_way(l) < RCCLX_LANE_DEPTH) {
         rcclx_plugin_flight *f = w->data.first;
         const size_t nbytes = next_part(f);
         void *request = NULL, *mr;
@@ -144,7 +144,7 @@ static bool send_data(rcclx_plugin_way *w)
         if (r || !request)
             break;
         l->nparts++;
-        l->under[l->tail++ % RCCLX_LANE_MOST] = (rcclx_plugin_request){ request, 1, { f }, { nbytes } };
+        l->under[l->tail++ % RCCLX_LANE_DEPTH] = (rcclx_plugin_request){ request, 1, { f }, { nbytes } };
         if ((f->posted += nbytes) == f->nbytes)
             rcclx_plugin_pop(&w->data);
         moved = true;
@@ -166,7 +166,7 @@ bool rcclx_way_send(rcclx_plugin_way *w)
 
 bool rcclx_way_idle(const rcclx_plugin_way *w)
 {
-    return w->lost || w->mute || w->bye ||
+    return w->lost || w->mute ||
            (!w->notes.first && !w->data.first && !under_way(&w->out[RCCLX_LANE_NOTES]) && !under_way(&w->out[RCCLX_LANE_DATA]));
 }
 
@@ -175,13 +175,35 @@ bool rcclx_way_due(const rcclx_plugin_way *w)
     return w->coming.first || under_way(&w->in[RCCLX_LANE_DATA]);
 }
 
+void rcclx_way_leave(rcclx_plugin_way *w, bool drop)
+{
+    if (!w->open || w->leaving || w->lost || w->mute)
+        return;
+    while (drop && w->notes.first)
+        rcclx_plugin_give(w->e, rcclx_plugin_pop(&w->notes));
+    for (int i = 0; i < RCCLX_LANE_DEPTH; i++) {
+        rcclx_plugin_flight *f = rcclx_plugin_take(w->e);
+        if (!f)
+            break;
+        f->kind = RCCLX_NOTE_BYE;
+        rcclx_plugin_push(&w->notes, f);
+    }
+    w->leaving = true;
+}
+
+bool rcclx_way_left(const rcclx_plugin_way *w)
+{
+    return !w->open || w->lost || w->deaf || w->mute ||
+           (w->leaving && rcclx_way_idle(w) && w->byes == RCCLX_LANE_DEPTH && !rcclx_way_due(w));
+}
+
 /* --- receiving ------------------------------------------------------------------------------ */
 
 static bool sane(const rcclx_plugin_way *w, const rcclx_note *n, size_t nbytes)
 {
     const size_t least = offsetof(rcclx_frame, inside), head = offsetof(rcclx_note, bytes);
 
-    if (nbytes < head || n->kind < RCCLX_NOTE_EAGER || n->kind > RCCLX_NOTE_PING)
+    if (nbytes < head || w->byes >= RCCLX_LANE_DEPTH || n->kind < RCCLX_NOTE_EAGER || n->kind > RCCLX_NOTE_PING)
         return false;
     if (n->kind > RCCLX_NOTE_LARGE)
         return nbytes == head;
@@ -204,7 +226,7 @@ static void take_note(rcclx_plugin_way *w, const rcclx_note *n, size_t nbytes)
         return;
     }
     memcpy(&f->frame, n->bytes, n->nframe);
-    w->bye |= n->kind == RCCLX_NOTE_BYE;
+    w->byes += n->kind == RCCLX_NOTE_BYE;
     f->data = n->kind <= RCCLX_NOTE_LARGE ? e->owner.place(e->owner.owner, &f->frame, n->nbytes) : NULL;
     if (f->data && n->kind == RCCLX_NOTE_LARGE) {
         f->nbytes = n->nbytes;
@@ -227,12 +249,12 @@ static bool receive_notes(rcclx_plugin_way *w)
     const rcclx_plugin_end *e = w->e;
     bool moved = false;
 
-    for (int size = 0; !w->lost && !w->bye && finished(w, l, true, &size); moved = true) {
-        take_note(w, &l->notes[l->head % (uint32_t)e->depth], (size_t)size);
+    for (int size = 0; !w->lost && finished(w, l, true, &size); moved = true) {
+        take_note(w, &l->notes[l->head % RCCLX_LANE_DEPTH], (size_t)size);
         l->head++;
     }
-    while (!w->lost && !w->bye && !w->deaf && under_way(l) < (uint32_t)e->depth) {
-        void *data = &l->notes[l->tail % (uint32_t)e->depth], *request = NULL;
+    while (!w->lost && !w->deaf && (int)under_way(l) < RCCLX_LANE_DEPTH - w->byes) {
+        void *data = &l->notes[l->tail % RCCLX_LANE_DEPTH], *request = NULL;
         int tag = 0;
         const size_t nbytes = sizeof(rcclx_note);
         const int r = e->v->recv(e->table, l->comm, 1, &data, &nbytes, &tag, &l->notes_mr, &request);
@@ -240,7 +262,7 @@ static bool receive_notes(rcclx_plugin_way *w)
             rcclx_way_fail(w, true, "receiving failed", r);
         if (r || !request)
             break;
-        l->under[l->tail++ % RCCLX_LANE_MOST].request = request;
+        l->under[l->tail++ % RCCLX_LANE_DEPTH].request = request;
     }
     return moved;
 }
@@ -294,7 +316,7 @@ static bool post_parts(rcclx_plugin_way *w, rcclx_plugin_lane *l)
         if ((q.flight[i]->posted += q.nbytes[i]) == q.flight[i]->nbytes)
             rcclx_plugin_pop(&w->coming);
     l->nparts += (uint32_t)q.n;
-    l->under[l->tail++ % RCCLX_LANE_MOST] = q;
+    l->under[l->tail++ % RCCLX_LANE_DEPTH] = q;
     return true;
 }
 
@@ -306,7 +328,7 @@ static bool receive_data(rcclx_plugin_way *w)
 
     for (; !w->lost && finished(w, l, true, sizes); moved = true)
         take_parts(w, l, sizes);
-    while (!w->lost && !w->deaf && w->coming.first && under_way(l) < (uint32_t)w->e->depth && post_parts(w, l))
+    while (!w->lost && !w->deaf && w->coming.first && under_way(l) < RCCLX_LANE_DEPTH && post_parts(w, l))
         moved = true;
     return moved;
 }

@@ -7,8 +7,8 @@
  *   arm       a timer: plug-ins have no handle to sleep on. It is short after something has
  *             moved and grows to 2 ms
  *
- * A rank that goes says so in a last note (BYE), since a connection that ends says nothing of
- * why. To a rank to whom nothing has been sent for a second a note is sent (PING), so that a
+ * A rank that goes says so in its last notes (BYE), since a connection that ends says nothing of
+ * why; who hears it answers alike, and then nothing is under way on either end. To a rank to whom nothing has been sent for a second a note is sent (PING), so that a
  * network that notices a dead peer only by sending does so. */
 #include "base/clock.h"
 #include "base/library.h"
@@ -21,9 +21,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { BLOCK = 64, NAP_NS = 50000, LONGEST_NAP_NS = 2000000, MOURN_NS = 200000000, PING_NS = 1000000000 };
+enum { BLOCK = 64, NAP_NS = 50000, LONGEST_NAP_NS = 2000000, MOURN_NS = 200000000, LEAVE_NS = 500000000, PING_NS = 1000000000 };
 
 _Static_assert(2 * RCCLX_ABI_HANDLE == RCCLX_NET_LETTER, "a letter holds two handles");
 
@@ -106,7 +107,7 @@ static void mourn(rcclx_plugin_way *w)
 {
     const bool due = rcclx_way_due(w);
 
-    if ((due || !w->bye) && ((w->deaf && !due) || w->e->now - w->died > MOURN_NS))
+    if ((due || !w->byes) && ((w->deaf && !due) || w->e->now - w->died > MOURN_NS))
         rcclx_way_lose(w, w->why);
 }
 
@@ -149,7 +150,6 @@ static rcclx_status choose_devices(rcclx_plugin_end *e)
 
 static void settle_bounds(rcclx_plugin_end *e)
 {
-    e->depth = e->v->requests < RCCLX_LANE_MOST ? e->v->requests : RCCLX_LANE_MOST;
     e->group = RCCLX_PLUGIN_GROUP;
     e->part = RCCLX_PART_BYTES;
     for (int i = 0; i < e->ndevices; i++) {
@@ -234,11 +234,11 @@ static rcclx_status connect_to(void *p, int rank, const void *bytes, size_t nbyt
 
 static void post(rcclx_plugin_way *w, rcclx_note_kind kind, const rcclx_frame *frame, const void *data, size_t nbytes)
 {
-    rcclx_plugin_flight *f = w->lost || w->mute || w->bye ? NULL : rcclx_plugin_take(w->e);
-
+    if (w->lost || w->mute || w->leaving)
+        return;
+    rcclx_plugin_flight *f = rcclx_plugin_take(w->e);
     if (!f) {
-        if (!w->lost && !w->mute && !w->bye)
-            rcclx_way_lose(w, "no memory to send anything more");
+        rcclx_way_lose(w, "no memory to send anything more");
         return;
     }
     f->kind = kind;
@@ -271,7 +271,9 @@ static bool go_on_with(rcclx_plugin_way *w)
     if (!w->open)
         return rcclx_way_meet(w);
     moved = rcclx_way_receive(w);
-    if (!w->lost && !w->mute && !w->bye)
+    if (w->byes)
+        rcclx_way_leave(w, true);
+    if (!w->lost && !w->mute)
         moved |= rcclx_way_send(w);
     if (w->died)
         mourn(w);
@@ -312,19 +314,38 @@ static int arm(void *p)
     return timerfd_settime(e->timer, 0, &t, NULL) ? -1 : e->timer;
 }
 
+static bool all_left(const rcclx_plugin_end *e)
+{
+    for (int r = 0; r < e->owner.nranks; r++)
+        if (!rcclx_way_left(&e->ways[r]))
+            return false;
+    return true;
+}
+
+/* What was sent arrives; the others answer soon, or are left to themselves. */
+static void leave_all(rcclx_plugin_end *e, uint64_t deadline)
+{
+    const struct timespec nap = { 0, NAP_NS };
+    uint64_t idle_since = 0;
+
+    for (int r = 0; r < e->owner.nranks; r++)
+        rcclx_way_leave(&e->ways[r], false);
+    while (!all_left(e) && e->now < deadline && (!idle_since || e->now - idle_since < LEAVE_NS)) {
+        if (!go_on(e))
+            nanosleep(&nap, NULL);
+        if (!idle_since && idle(e))
+            idle_since = e->now;
+    }
+}
+
 static void close_end(void *p, double seconds)
 {
     rcclx_plugin_end *e = p;
-    const uint64_t deadline = rcclx_clock_ns() + (uint64_t)(seconds * 1e9);
 
     if (!e)
         return;
-    for (int r = 0; e->ways && r < e->owner.nranks; r++)
-        if (e->ways[r].open)
-            post(&e->ways[r], RCCLX_NOTE_BYE, NULL, NULL, 0);
-    while (e->ways && !idle(e) && rcclx_clock_ns() < deadline)
-        if (!go_on(e))
-            rcclx_cpu_relax();
+    if (e->ways)
+        leave_all(e, rcclx_clock_ns() + (uint64_t)(seconds * 1e9));
     for (int r = 0; e->ways && r < e->owner.nranks; r++)
         rcclx_way_close(&e->ways[r]);
     if (e->opened)

@@ -15,7 +15,7 @@
 
 enum {
     RCCLX_NOTE_DATA   = 8192,    /* bytes of data that go with their note */
-    RCCLX_LANE_MOST   = 16,      /* requests under way of a connection */
+    RCCLX_LANE_DEPTH  = 8,       /* requests under way of a connection: as many as every version allows, on both ends */
     RCCLX_PART_BYTES  = 1 << 20, /* largest part; registered memory is cut by it */
 };
 
@@ -58,7 +58,7 @@ typedef struct {
     size_t      nbytes;
     void      **mrs;                   /* of two parts' length from each multiple of RCCLX_PART_BYTES on; NULL: not yet */
     uint32_t    head, tail, nparts;    /* requests finished, posted; parts posted */
-    rcclx_plugin_request under[RCCLX_LANE_MOST];
+    rcclx_plugin_request under[RCCLX_LANE_DEPTH];
 } rcclx_plugin_lane;
 
 enum { RCCLX_LANE_NOTES, RCCLX_LANE_DATA };
@@ -69,7 +69,8 @@ typedef struct {
     struct rcclx_plugin_end *e;
     int      rank;
     bool     wanted, open, lost;       /* connect was called; all four are connected; the owner knows that it is gone */
-    bool     bye, deaf, mute;          /* it has ended; nothing comes any more; nothing can be sent */
+    bool     leaving, deaf, mute;      /* this end has said goodbye; nothing comes any more; nothing can be sent */
+    int      byes;                     /* goodbyes that have come; see rcclx_way_leave */
     uint64_t died, told;               /* when deaf or mute began; when something was last sent */
     char     why[320];
     unsigned char handle[2][128];      /* the peer's; the plug-in writes to them, too */
@@ -87,7 +88,7 @@ typedef struct rcclx_plugin_end {
     bool             opened;           /* there is a context */
     rcclx_net_owner  owner;
     int              devices[RCCLX_PLUGIN_DEVICES], ndevices; /* those used, numbers in p->device */
-    int              depth, group;     /* requests a connection; receives of a call */
+    int              group;            /* receives of a call */
     size_t           part;
     int              timer;
     uint64_t         nap_ns, deadline, now;
@@ -115,6 +116,11 @@ void rcclx_way_close(rcclx_plugin_way *w);
 bool rcclx_way_send(rcclx_plugin_way *w);
 bool rcclx_way_receive(rcclx_plugin_way *w);
 bool rcclx_way_idle(const rcclx_plugin_way *w);
+/* Say goodbye, RCCLX_LANE_DEPTH times: one for each receive that the other end has posted or will have, so that nothing is
+ * under way when connections are closed, which not every plug-in survives. The other end answers likewise.
+ * drop: what waits to be sent is of no use any more. */
+void rcclx_way_leave(rcclx_plugin_way *w, bool drop);
+bool rcclx_way_left(const rcclx_plugin_way *w); /* both have, and all of it has come */
 bool rcclx_way_due(const rcclx_plugin_way *w); /* data are still to come, of which a note has come */
 
 /* The registration that covers f's next nbytes; false: it failed, which has been noted. */
