@@ -1,4 +1,4 @@
-/* What comes over a network plug-in's connections: notes as they should be, notes with bytes turned, any bytes; parts of
+/* What comes over a network plug-in's connections: notes as they should be, notes with bits turned or a byte less, any bytes; parts of
  * other sizes than was said. Nothing is written beside the area, whoever sends nonsense counts as lost, once, and
  * what was right before has landed.
  *
@@ -9,7 +9,7 @@
 
 enum { AREA = 1 << 16, GUARD = 4096, ROUNDS = 20000, FAR = 1 };
 
-typedef enum { RIGHT, TURNED, ANY, WRONG_PART, MANNERS } manner;
+typedef enum { RIGHT, TURNED, SHORT, ANY, WRONG_PART, MANNERS } manner;
 
 typedef struct { bool sends, notes; char *data[RCCLX_PLUGIN_GROUP]; size_t room[RCCLX_PLUGIN_GROUP]; int n; } request;
 
@@ -88,6 +88,8 @@ static int fill(rcclx_note *n)
         ((unsigned char *)n)[dice((uint32_t)(size < 200 ? size : 200))] ^= (unsigned char)(1u << dice(8));
     if (f.how == TURNED && dice(16) == 0)
         size = dice((uint32_t)sizeof(*n) + 1);
+    if (f.how == SHORT && dice(8) == 0)
+        size--;
     for (size_t i = 0; f.how == ANY && i < 256; i++)
         ((unsigned char *)n)[i] = (unsigned char)dice(dice(2) ? 4 : 256);
     return f.how == ANY ? (int)dice((uint32_t)sizeof(*n) + 1) : (int)size;
@@ -193,6 +195,14 @@ TEST(turned_bits)
 
     many(TURNED, &n);
     CHECK(n > ROUNDS / 40, "only %d of %d were noticed", n, ROUNDS / 20);
+}
+
+TEST(a_byte_less)
+{
+    int n;
+
+    many(SHORT, &n);
+    CHECK(n == ROUNDS / 20, "%d of %d were noticed", n, ROUNDS / 20);
 }
 
 TEST(any_bytes)
