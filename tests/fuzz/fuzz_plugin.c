@@ -1,5 +1,5 @@
 /* What comes over a network plug-in's connections: notes as they should be, notes with bits turned or a byte less, any bytes; parts of
- * other sizes than was said. Nothing is written beside the area, whoever sends nonsense counts as lost, once, and
+ * other sizes than was said; calls that fail, after which a request is not touched again. Nothing is written beside the area, whoever sends nonsense counts as lost, once, and
  * what was right before has landed.
  *
  * The plug-in is a pretended one, in this program: a connection gives what the case wants. */
@@ -9,9 +9,9 @@
 
 enum { AREA = 1 << 16, GUARD = 4096, ROUNDS = 20000, FAR = 1 };
 
-typedef enum { RIGHT, TURNED, SHORT, ANY, WRONG_PART, MANNERS } manner;
+typedef enum { RIGHT, TURNED, SHORT, ANY, WRONG_PART, BROKEN, MANNERS } manner;
 
-typedef struct { bool sends, notes; char *data[RCCLX_PLUGIN_GROUP]; size_t room[RCCLX_PLUGIN_GROUP]; int n; } request;
+typedef struct { bool sends, notes, ended; char *data[RCCLX_PLUGIN_GROUP]; size_t room[RCCLX_PLUGIN_GROUP]; int n; } request;
 
 static struct {
     uint64_t seed;
@@ -49,7 +49,8 @@ static int dereg(const void *t, void *comm, void *mr) { (void)t, (void)comm, (vo
 static int send_one(const void *t, void *comm, void *data, size_t n, int tag, void *mr, void **out)
 {
     (void)t, (void)comm, (void)data, (void)n, (void)tag, (void)mr;
-    *out = &f;
+    *out = &f.requests[f.nrequests++ % 64];
+    *(request *)*out = (request){ .sends = true };
     return 0;
 }
 static int recv_some(const void *t, void *comm, int n, void **data, const size_t *sizes, int *tags, void **mrs, void **out)
@@ -97,14 +98,17 @@ static int fill(rcclx_note *n)
 
 static int test_one(const void *t, void *p, int *done, int *sizes)
 {
-    const request *r = p;
+    request *r = p;
 
     (void)t;
-    *done = 1;
-    if (p == &f || dice(2) == 0) {
-        *done = p == &f;
-        return 0;
+    CHECK(!r->ended, "a request that has ended is tested");
+    if (f.how == BROKEN && dice(40) == 0) {
+        r->ended = true;
+        return 6;
     }
+    *done = r->ended = dice(2) == 0;
+    if (r->sends || !*done)
+        return 0;
     for (int i = 0; i < r->n; i++) {
         sizes[i] = r->notes ? fill((rcclx_note *)(void *)r->data[i]) : (int)r->room[i];
         if (!r->notes)
@@ -211,6 +215,14 @@ TEST(any_bytes)
 
     many(ANY, &n);
     CHECK(n == ROUNDS / 20, "%d of %d were noticed", n, ROUNDS / 20);
+}
+
+TEST(calls_that_fail)
+{
+    int n;
+
+    many(BROKEN, &n);
+    CHECK(n > ROUNDS / 100, "%d of %d were noticed at once", n, ROUNDS / 20);
 }
 
 TEST(parts_of_wrong_sizes)

@@ -6,7 +6,8 @@
  *   requests      in order; each test goes on with the whole connection
  *
  * It is strict, so that tests see mistakes of its user: memory must lie in the registration that
- * comes with it, a connection has so many requests and no more, contexts must be its own. And it
+ * comes with it, a connection has so many requests and no more, contexts must be its own, and a request
+ * that has been done or has failed is not tested again. And it
  * is shy: every so often it has no room and gives no request, as real ones do.
  *
  *   RCCLX_TEST_PLUGIN_RECVS=n      receives of one call
@@ -325,12 +326,17 @@ static int post(connection *c, int n, void **data, integer *sizes, int *tags, vo
 static int test(void *req, int *done, int *sizes)
 {
     request *r = req;
+
+    if (!r->used) {
+        WARN("sample: a test of a request that has ended");
+        abort(); /* real ones do worse */
+    }
     const int e = go_on(r->c, r);
 
     *done = r->used && r->ndone == r->n;
     for (int i = 0; *done && sizes && i < r->n; i++)
         sizes[i] = (int)r->m[i].size;
-    r->used = !*done;
+    r->used = !*done && !e;
     return *done ? SUCCESS : e;
 }
 

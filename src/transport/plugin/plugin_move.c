@@ -24,15 +24,15 @@ static rcclx_plugin_request *oldest(rcclx_plugin_lane *l)
 }
 
 /* Has the oldest request come to its end? Its sizes, if so. */
-static bool finished(rcclx_plugin_way *w, rcclx_plugin_lane *l, bool receiving, int *sizes)
+static bool finished(rcclx_plugin_way *w, rcclx_plugin_lane *l, int *sizes)
 {
     int done = 0;
 
-    if (!under_way(l))
+    if (l->broken || !under_way(l))
         return false;
     const int r = w->e->v->test(w->e->table, oldest(l)->request, &done, sizes);
     if (r)
-        rcclx_way_fail(w, receiving, receiving ? "receiving failed" : "sending failed", r);
+        rcclx_lane_fail(w, l, r);
     return !r && done;
 }
 
@@ -73,7 +73,7 @@ static bool notes_left(rcclx_plugin_way *w)
     rcclx_plugin_lane *l = &w->out[RCCLX_LANE_NOTES];
     bool moved = false;
 
-    for (int size; !w->mute && finished(w, l, false, &size); moved = true)
+    for (int size; !w->mute && finished(w, l, &size); moved = true)
         l->head++;
     return moved;
 }
@@ -93,7 +93,7 @@ static bool send_notes(rcclx_plugin_way *w)
         void *request = NULL;
         const int r = e->v->send(e->table, l->comm, n, note_bytes(n), 0, l->notes_mr, &request);
         if (r)
-            rcclx_way_fail(w, false, "sending failed", r);
+            rcclx_lane_fail(w, l, r);
         if (r || !request)
             break;
         l->under[l->tail++ % RCCLX_LANE_DEPTH].request = request;
@@ -117,7 +117,7 @@ static bool data_left(rcclx_plugin_way *w)
     rcclx_plugin_lane *l = &w->out[RCCLX_LANE_DATA];
     bool moved = false;
 
-    for (int size; !w->mute && finished(w, l, false, &size); moved = true) {
+    for (int size; !w->mute && finished(w, l, &size); moved = true) {
         const rcclx_plugin_request *q = oldest(l);
         if (counted(w, l, q->flight[0], q->nbytes[0]))
             rcclx_plugin_give(w->e, q->flight[0]);
@@ -140,7 +140,7 @@ static bool send_data(rcclx_plugin_way *w)
             break;
         const int r = e->v->send(e->table, l->comm, f->data + f->posted, nbytes, (int)(l->nparts % TAGS), mr, &request);
         if (r)
-            rcclx_way_fail(w, false, "sending failed", r);
+            rcclx_lane_fail(w, l, r);
         if (r || !request)
             break;
         l->nparts++;
@@ -172,7 +172,9 @@ bool rcclx_way_idle(const rcclx_plugin_way *w)
 
 bool rcclx_way_due(const rcclx_plugin_way *w)
 {
-    return w->coming.first || under_way(&w->in[RCCLX_LANE_DATA]);
+    const rcclx_plugin_lane *l = &w->in[RCCLX_LANE_DATA];
+
+    return !l->broken && (w->coming.first || under_way(l));
 }
 
 void rcclx_way_leave(rcclx_plugin_way *w, bool drop)
@@ -249,7 +251,7 @@ static bool receive_notes(rcclx_plugin_way *w)
     const rcclx_plugin_end *e = w->e;
     bool moved = false;
 
-    for (int size = 0; !w->lost && finished(w, l, true, &size); moved = true) {
+    for (int size = 0; !w->lost && finished(w, l, &size); moved = true) {
         take_note(w, &l->notes[l->head % RCCLX_LANE_DEPTH], (size_t)size);
         l->head++;
     }
@@ -259,7 +261,7 @@ static bool receive_notes(rcclx_plugin_way *w)
         const size_t nbytes = sizeof(rcclx_note);
         const int r = e->v->recv(e->table, l->comm, 1, &data, &nbytes, &tag, &l->notes_mr, &request);
         if (r)
-            rcclx_way_fail(w, true, "receiving failed", r);
+            rcclx_lane_fail(w, l, r);
         if (r || !request)
             break;
         l->under[l->tail++ % RCCLX_LANE_DEPTH].request = request;
@@ -309,7 +311,7 @@ static bool post_parts(rcclx_plugin_way *w, rcclx_plugin_lane *l)
     }
     const int r = e->v->recv(e->table, l->comm, q.n, data, q.nbytes, tags, mrs, &q.request);
     if (r)
-        rcclx_way_fail(w, true, "receiving failed", r);
+        rcclx_lane_fail(w, l, r);
     if (r || !q.request)
         return false;
     for (int i = 0; i < q.n; i++)
@@ -326,9 +328,9 @@ static bool receive_data(rcclx_plugin_way *w)
     int sizes[RCCLX_PLUGIN_GROUP] = { 0 };
     bool moved = false;
 
-    for (; !w->lost && finished(w, l, true, sizes); moved = true)
+    for (; !w->lost && finished(w, l, sizes); moved = true)
         take_parts(w, l, sizes);
-    while (!w->lost && !w->deaf && w->coming.first && under_way(l) < RCCLX_LANE_DEPTH && post_parts(w, l))
+    while (!w->lost && !l->broken && w->coming.first && under_way(l) < RCCLX_LANE_DEPTH && post_parts(w, l))
         moved = true;
     return moved;
 }

@@ -102,6 +102,14 @@ void rcclx_way_fail(rcclx_plugin_way *w, bool receiving, const char *what, int r
     *(receiving ? &w->deaf : &w->mute) = true;
 }
 
+void rcclx_lane_fail(rcclx_plugin_way *w, rcclx_plugin_lane *l, int result)
+{
+    const bool receiving = l == &w->in[RCCLX_LANE_NOTES] || l == &w->in[RCCLX_LANE_DATA];
+
+    l->broken = true;
+    rcclx_way_fail(w, receiving, receiving ? "receiving failed" : "sending failed", result);
+}
+
 /* A way has failed: what had been sent before may still be on its way here, above all that its rank has ended. */
 static void mourn(rcclx_plugin_way *w)
 {

@@ -58,6 +58,7 @@ typedef struct {
     size_t      nbytes;
     void      **mrs;                   /* of two parts' length from each multiple of RCCLX_PART_BYTES on; NULL: not yet */
     uint32_t    head, tail, nparts;    /* requests finished, posted; parts posted */
+    bool        broken;                /* a call has failed: its requests are not the plug-in's any more, and none is made */
     rcclx_plugin_request under[RCCLX_LANE_DEPTH];
 } rcclx_plugin_lane;
 
@@ -129,6 +130,7 @@ void rcclx_lane_forget(rcclx_plugin_way *w, rcclx_plugin_lane *l, rcclx_plugin_f
 
 /* A call has failed. fail: note it, what may still come is awaited. lose: the owner hears of it now. */
 void rcclx_way_fail(rcclx_plugin_way *w, bool receiving, const char *what, int result);
+void rcclx_lane_fail(rcclx_plugin_way *w, rcclx_plugin_lane *l, int result); /* the same of a send or receive */
 void rcclx_way_lose(rcclx_plugin_way *w, const char *why);
 
 #endif
