@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BLOCK = 64, NAP_NS = 50000, LONGEST_NAP_NS = 2000000, MOURN_NS = 200000000, LEAVE_NS = 500000000, PING_NS = 1000000000 };
+enum { BLOCK = 64, NAP_NS = 50000, LONGEST_NAP_NS = 2000000, MOURN_NS = 200000000, PING_NS = 1000000000 };
 
 _Static_assert(2 * RCCLX_ABI_HANDLE == RCCLX_NET_LETTER, "a letter holds two handles");
 
@@ -330,15 +330,16 @@ static bool all_left(const rcclx_plugin_end *e)
     return true;
 }
 
-/* What was sent arrives; the others answer soon, or are left to themselves. */
-static void leave_all(rcclx_plugin_end *e, uint64_t deadline)
+/* What was sent arrives; the others answer within a quarter of the time, or are left to themselves. */
+static void leave_all(rcclx_plugin_end *e, double seconds)
 {
+    const uint64_t all = (uint64_t)(seconds * 1e9), deadline = rcclx_clock_ns() + all;
     const struct timespec nap = { 0, NAP_NS };
     uint64_t idle_since = 0;
 
     for (int r = 0; r < e->owner.nranks; r++)
         rcclx_way_leave(&e->ways[r], false);
-    while (!all_left(e) && e->now < deadline && (!idle_since || e->now - idle_since < LEAVE_NS)) {
+    while (!all_left(e) && e->now < deadline && (!idle_since || e->now - idle_since < all / 4)) {
         if (!go_on(e))
             nanosleep(&nap, NULL);
         if (!idle_since && idle(e))
@@ -353,7 +354,7 @@ static void close_end(void *p, double seconds)
     if (!e)
         return;
     if (e->ways)
-        leave_all(e, rcclx_clock_ns() + (uint64_t)(seconds * 1e9));
+        leave_all(e, seconds);
     for (int r = 0; e->ways && r < e->owner.nranks; r++)
         rcclx_way_close(&e->ways[r]);
     if (e->opened)
