@@ -73,7 +73,7 @@ enum {
     RCCLX_TUNED      = 41,        /* sizes that a tuner plug-in is asked about: 1 B to 1 TiB */
     RCCLX_NCALLS     = 64,        /* calls of a rank on a GPU that stay on record */
     RCCLX_GPU_RANKS  = 16,        /* with a GPU each, that share memory */
-    RCCLX_SEGMENT_VERSION = 6,    /* of all that ranks share */
+    RCCLX_SEGMENT_VERSION = 7,    /* of all that ranks share */
     RCCLX_GPU_SHARED = 1024,      /* allocations of a rank that peers have mapped */
 };
 
