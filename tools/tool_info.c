@@ -1,6 +1,7 @@
 /* `rcclx info`: what this is, what it runs on, what it would do. */
 #include "tool.h"
 #include "tool_gpu.h"
+#include "tool_network.h"
 #include "tool_probe.h"
 #include "tool_topology.h"
 
@@ -161,6 +162,7 @@ static int info_text(const facts *f)
     printf("\ntransports, best first\n");
     for (int i = 0; rcclx_transports[i]; i++)
         printf("  %-10s %s\n", rcclx_transports[i]->name, rcclx_transports[i]->about);
+    tool_network_print();
     put_algorithms();
     put_codecs();
     put_machine(&f->machine);
@@ -223,6 +225,7 @@ static void json_lists(rcclx_json *j, const facts *f)
         rcclx_json_object_close(j);
     }
     rcclx_json_array_close(j);
+    tool_network_json(j);
     json_algorithms(j);
     rcclx_json_array_open(j, "codecs");
     for (int c = RCCLX_CODEC_NONE + 1; c < RCCLX_CODEC_COUNT; c++) {

@@ -70,6 +70,8 @@
       "bytes a rank reads and writes from which results are stored past the caches; 0: by processor")    \
     X(TUNE_FILE, "RCCLX_TUNE_FILE", STR, "", 0, 0, AGREE,                                                \
       "measured points that replace modelled prices")                                                    \
+    X(TUNER_PLUGIN, "NCCL_TUNER_PLUGIN", STR, "", 0, 0, 0,                                               \
+      "a tuner plug-in, by library's name, its end (x: libnccl-tuner-x.so) or path; none; default: libnccl-tuner.so") \
     X(TOPO_FILE, "NCCL_TOPO_FILE", STR, "", 0, 0, 0,                                                     \
       "description of the machine (XML as NCCL's and RCCL's), instead of looking around")                \
     X(TOPO_DUMP_FILE, "NCCL_TOPO_DUMP_FILE", STR, "", 0, 0, 0,                                           \
@@ -88,6 +90,10 @@
       "DEFAULT, EFFICIENCY, ZERO, several between |, or the number")                                     \
     X(NET, "NCCL_NET", STR, "", 0, 0, AGREE,                                                             \
       "name of the network transport to use")                                                            \
+    X(NET_PLUGIN, "NCCL_NET_PLUGIN", STR, "", 0, 0, 0,                                                   \
+      "network plug-ins, by library's name, its end (x: libnccl-net-x.so) or path, a list; none; default: libnccl-net.so") \
+    X(NET_DEVICE, "RCCLX_NET_DEVICE", LIST, "", 0, 0, 0,                                                 \
+      "devices of a network plug-in to use, by name; without: those of NCCL_SOCKET_IFNAME's names, else all") \
     X(P2P_DISABLE, "NCCL_P2P_DISABLE", BOOL, "0", 0, 0, AGREE,                                           \
       "no direct access to the peers' buffers: everything is staged; GPUs: through host memory")         \
     X(SHM_DISABLE, "NCCL_SHM_DISABLE", BOOL, "0", 0, 0, AGREE,                                           \
@@ -148,8 +154,8 @@
     X("NCCL_SOCKET_RETRY_CNT") X("NCCL_SOCKET_RETRY_SLEEP_MSEC") X("NCCL_SOCKET_POLL_TIMEOUT_MSEC")      \
     X("NCCL_SOCKET_NTHREADS") X("NCCL_NSOCKS_PERTHREAD") X("NCCL_SOCKET_MAGIC") X("NCCL_SOCKET_INLINE")  \
     X("NCCL_SOCKET_MIN_TASKSIZE") X("NCCL_OOB_NET_ENABLE") X("NCCL_OOB_NET_IFNAME")                      \
-    X("NCCL_UID_STAGGER_THRESHOLD") X("NCCL_UID_STAGGER_RATE") X("NCCL_NET_PLUGIN")                      \
-    X("NCCL_TUNER_PLUGIN") X("NCCL_PROFILER_PLUGIN") X("NCCL_ENV_PLUGIN") X("NCCL_GIN_PLUGIN")           \
+    X("NCCL_UID_STAGGER_THRESHOLD") X("NCCL_UID_STAGGER_RATE")                      \
+    X("NCCL_PROFILER_PLUGIN") X("NCCL_ENV_PLUGIN") X("NCCL_GIN_PLUGIN")           \
     X("NCCL_PROFILE_EVENT_MASK") X("NCCL_TUNER_CONFIG_PATH") X("NCCL_TUNER_CONFIG_FILE")                 \
     X("NCCL_IB_HCA") X("NCCL_IB_DISABLE") X("NCCL_IB_TIMEOUT") X("NCCL_IB_RETRY_CNT")                    \
     X("NCCL_IB_GID_INDEX") X("NCCL_IB_ADDR_FAMILY") X("NCCL_IB_ADDR_RANGE")                              \

@@ -71,7 +71,7 @@ static void fill(void)
     state.host = host_hash();
     rcclx_random(&state.key, sizeof(state.key));
     state.arena = state.mappings = state.segments = state.handles = state.streams = state.gpus = NULL;
-    state.gpu_memory = state.emulated = state.ucx = NULL;
+    state.gpu_memory = state.emulated = state.ucx = state.plugins = state.tuner = NULL;
     state.twin = 0;
 }
 

@@ -23,6 +23,8 @@ typedef struct {
     void           *gpus;      /* device/gpu.c: the drivers that were loaded */
     void           *emulated;  /* device/gpu_emu.c: the emulated GPUs */
     void           *gpu_memory; /* exec/gpu_memory.c: what ncclMemAlloc gave on GPUs, the teams that use it */
+    void           *plugins;   /* transport/plugin/plugin_find.c: network plug-ins */
+    void           *tuner;     /* algo/tuner.c: the tuner plug-in */
     void           *ucx;       /* transport/net_ucx.c: the library and its context */
 } rcclx_process_state;
 

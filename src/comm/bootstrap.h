@@ -35,13 +35,17 @@ void         rcclx_meeting_fini(rcclx_meeting *m);
 typedef struct {
     int32_t  rank, status;              /* rcclx_status */
     int32_t  device;                    /* 0: host memory; 1 + rcclx_gpu_kind */
-    uint32_t naddress;
+    uint32_t naddress, nletter;         /* nletter: bytes that it has for each peer */
     uint8_t  address[RCCLX_NET_ADDRESS];
-    char     network[16], text[256];    /* text: when status is not OK */
+    char     network[32], text[512];    /* text: when status is not OK */
 } rcclx_card;
 
 /* Everybody's cards, by rank. Waits for all; fails on all ranks if one fails. */
 rcclx_status rcclx_meeting_swap(rcclx_meeting *m, int rank, const rcclx_card *mine, rcclx_card *all, double timeout,
                                 const _Atomic uint32_t *aborted);
+
+/* After the cards, if these say nletter: the i-th nletter bytes of `mine` are for rank i, of `theirs` from rank i. */
+rcclx_status rcclx_meeting_letters(rcclx_meeting *m, int rank, size_t nletter, const void *mine, void *theirs, double timeout,
+                                   const _Atomic uint32_t *aborted);
 
 #endif

@@ -14,6 +14,7 @@
 #include "comm/comm.h"
 
 #include "algo/tune.h"
+#include "algo/tuner.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -107,11 +108,24 @@ static bool protocol_left(const char *list, const char *name)
     return named != inverted;
 }
 
-static void decide(rcclx_agreed *a, int nranks)
+/* On GPUs a tuner has nothing to choose from. */
+static void ask_tuner(rcclx_agreed *a, const rcclx_team *t)
+{
+    rcclx_tuner_job q = { .id = t->id, .nranks = t->nranks, .nnodes = t->nnodes, .node = rcclx_team_nodes(t), .machine = a->machine,
+                            .slot_max = a->slot_max < RCCLX_SLOT_BYTES ? a->slot_max : RCCLX_SLOT_BYTES };
+
+    q.machine.cache_bytes = a->cache_bytes;
+    q.machine.chunk_bytes = a->chunk;
+    memset(a->tuned, 0, sizeof(a->tuned));
+    if (!t->driver)
+        rcclx_tuner_ask(&q, a->tuned[0], RCCLX_TUNED);
+}
+
+static void decide(rcclx_agreed *a, const rcclx_team *t)
 {
     rcclx_machine m;
 
-    rcclx_machine_default(&m, nranks);
+    rcclx_machine_default(&m, t->nranks);
     const bool apart = rcclx_option_int(RCCLX_OPT_P2P_DISABLE) != 0;
     a->cma = !apart && rcclx_option_int(RCCLX_OPT_CMA) != 0;
     a->arenas = !apart;
@@ -131,6 +145,7 @@ static void decide(rcclx_agreed *a, int nranks)
     a->machine = m;
     const char *own = rcclx_option_str(RCCLX_OPT_X_ALGO);
     snprintf(a->algo, sizeof(a->algo), "%s", *own ? own : rcclx_option_str(RCCLX_OPT_ALGO));
+    ask_tuner(a, t);
     rcclx_precision_decide(a);
     rcclx_option_agree_text(a->options, sizeof(a->options));
 }
@@ -216,6 +231,7 @@ static void agree(rcclx_comm *c)
     t->quick = crowded || t->slot_max < 512 ? t->slot_max : 512;
     t->chunk = a->chunk >= 64u * RCCLX_MAX_RANKS ? a->chunk : 64u * RCCLX_MAX_RANKS;
     memcpy(t->algo, a->algo, sizeof(t->algo));
+    memcpy(t->tuned, a->tuned, sizeof(t->tuned));
     rcclx_precision_agree(t, a);
     t->machine.ncores = ncores ? ncores : t->machine.ncores;
     t->machine.cache_bytes = a->cache_bytes;
@@ -363,7 +379,7 @@ static rcclx_status attach(rcclx_comm *c, rcclx_meeting *m, uint64_t began)
     take_cores(me->cores);
     atomic_store(&me->reach, reach_peers(c, m));
     if (t->rank == 0)
-        decide(&t->segment.head->agreed, t->nranks);
+        decide(&t->segment.head->agreed, t);
     if (t->rank == 0 && t->mirror)
         rcclx_mirror_decide(t, &t->segment.head->agreed);
     RCCLX_TRY(rcclx_team_start(t));

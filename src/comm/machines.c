@@ -23,19 +23,38 @@
 /* --- the network ---------------------------------------------------------------------- */
 
 /* The network's end of this rank, and its card; a failure goes onto the card, so that all ranks hear of it. */
-static rcclx_status open_network(rcclx_comm *c, rcclx_card *card)
+static rcclx_status open_network(rcclx_comm *c, rcclx_card *card, char *letters)
 {
     rcclx_team *t = &c->team;
     const rcclx_network *net;
     char devices[512];
     size_t nbytes = 0;
 
-    RCCLX_TRY(rcclx_network_find(rcclx_option_str(RCCLX_OPT_NET), &net));
+    RCCLX_TRY(rcclx_network_find(rcclx_option_str(RCCLX_OPT_NET), t->id, &net));
     snprintf(card->network, sizeof(card->network), "%s", net->name);
     RCCLX_TRY(rcclx_interface_names(devices, sizeof(devices)));
     RCCLX_TRY(rcclx_mirror_open(t, net, devices, t->node));
     RCCLX_TRY(rcclx_mirror_address(t, card->address, &nbytes));
     card->naddress = (uint32_t)nbytes;
+    card->nletter = (uint32_t)net->nletter;
+    for (int r = 0; net->nletter && r < t->nranks; r++)
+        if (rcclx_is_far(t, r))
+            RCCLX_TRY(rcclx_mirror_letter(t, r, letters + (size_t)r * net->nletter));
+    return RCCLX_OK;
+}
+
+/* All are found by their cards, or by the letters that they have written to each other. */
+static rcclx_status connect_ranks(rcclx_comm *c, rcclx_meeting *m, const rcclx_card *all, const char *mine, char *theirs)
+{
+    rcclx_team *t = &c->team;
+    const size_t n = all[c->rank].nletter;
+
+    if (n)
+        RCCLX_TRY(rcclx_meeting_letters(m, c->rank, n, mine, theirs, rcclx_option_real(RCCLX_OPT_INIT_TIMEOUT), &t->aborted));
+    for (int r = 0; r < t->nranks; r++)
+        if (rcclx_is_far(t, r))
+            RCCLX_TRY(rcclx_mirror_connect(t, r, n ? (const void *)(theirs + (size_t)r * n) : all[r].address,
+                                           n ? n : all[r].naddress));
     return RCCLX_OK;
 }
 
@@ -56,7 +75,9 @@ rcclx_status rcclx_machines_join(rcclx_comm *c, rcclx_meeting *m)
 {
     rcclx_team *t = &c->team;
     rcclx_card mine = { .rank = c->rank, .device = t->driver ? (int32_t)t->driver->kind + 1 : 0 }, *all = rcclx_mem_alloc((size_t)t->nranks * sizeof(*all));
-    rcclx_status s = all ? open_network(c, &mine) : RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for addresses", c->rank);
+    char *letters = rcclx_mem_alloc(2u * (size_t)t->nranks * RCCLX_NET_LETTER); /* mine, then theirs */
+    rcclx_status s = all && letters ? open_network(c, &mine, letters)
+                                    : RCCLX_FAIL(RCCLX_NOMEM, "rank %d: no memory for addresses", c->rank);
 
     mine.status = (int32_t)s;
     if (s != RCCLX_OK)
@@ -64,11 +85,11 @@ rcclx_status rcclx_machines_join(rcclx_comm *c, rcclx_meeting *m)
     const rcclx_status swapped = all ? rcclx_meeting_swap(m, c->rank, &mine, all, rcclx_option_real(RCCLX_OPT_INIT_TIMEOUT),
                                                           &t->aborted) : s;
     s = s == RCCLX_OK ? swapped : s;
-    for (int r = 0; s == RCCLX_OK && r < t->nranks; r++)
-        if (rcclx_is_far(t, r))
-            s = rcclx_mirror_connect(t, r, all[r].address, all[r].naddress);
+    if (s == RCCLX_OK)
+        s = connect_ranks(c, m, all, letters, letters + (size_t)t->nranks * RCCLX_NET_LETTER);
     if (s == RCCLX_OK)
         s = check_kinds(c, all);
+    rcclx_mem_free(letters);
     rcclx_mem_free(all);
     return s == RCCLX_OK ? rcclx_mirror_start(t) : s;
 }

@@ -222,7 +222,7 @@ static bool take_card(const root *r, int rank, rcclx_card *card)
         have += k > 0 ? (size_t)k : 0;
     }
     return card->rank == rank && card->status >= RCCLX_OK && card->status < RCCLX_STATUS_COUNT &&
-           card->naddress <= sizeof(card->address);
+           card->naddress <= sizeof(card->address) && card->nletter <= RCCLX_NET_LETTER;
 }
 
 /* What is wrong with a rank's card, as the deck's status and text. */
@@ -239,9 +239,9 @@ static void judge(const root *r, int rank, bool here, rcclx_deck *d)
     } else if (c->status != RCCLX_OK) {
         d->status = c->status;
         snprintf(d->text, n, "%s", c->text);
-    } else if (strcmp(c->network, d->card[0].network)) {
+    } else if (strcmp(c->network, d->card[0].network) || c->nletter != d->card[0].nletter) {
         d->status = RCCLX_USAGE;
-        snprintf(d->text, n, "rank 0 uses network %s and rank %d %s; set NCCL_NET alike", d->card[0].network, rank, c->network);
+        snprintf(d->text, n, "rank 0 uses network %s and rank %d %s; set NCCL_NET and NCCL_NET_PLUGIN alike", d->card[0].network, rank, c->network);
     }
 }
 
@@ -261,10 +261,17 @@ static void swap_cards(const root *r)
             judge(r, i, here, d);
     }
     /* the ranks of this process come last: its end would be the end of the root */
+    int fds[RCCLX_MAX_RANKS], order[RCCLX_MAX_RANKS], n = 0;
     for (int own = 0; own < 2; own++)
         for (int i = 0; i < r->nranks; i++)
             if ((r->guests[r->of_rank[i] - 1].hello.me.pid == (int32_t)getpid()) == own)
-                rcclx_send_all(r->guests[r->of_rank[i] - 1].fd, d, rcclx_deck_bytes(r->nranks), NULL, 0, SEND_MS);
+                order[n++] = i;
+    for (int i = 0; i < n; i++) {
+        fds[order[i]] = r->guests[r->of_rank[order[i]] - 1].fd;
+        rcclx_send_all(fds[order[i]], d, rcclx_deck_bytes(r->nranks), NULL, 0, SEND_MS);
+    }
+    if (d->status == RCCLX_OK && d->card[0].nletter)
+        rcclx_letters_carry(fds, order, n, d->card[0].nletter, r->deadline);
     rcclx_mem_free(d);
 }
 

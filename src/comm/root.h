@@ -71,4 +71,7 @@ void rcclx_id_address(const rcclx_id_fields *f, rcclx_address *a);
  * all are served, or at the deadline. */
 rcclx_status rcclx_root_start(const uint64_t token[2], int tcp, int local, double timeout);
 
+/* Take letters of nletter bytes from each rank to each, over the sockets fds, and hand them out in this order. */
+void rcclx_letters_carry(const int *fds, const int *order, int nranks, size_t nletter, uint64_t deadline);
+
 #endif

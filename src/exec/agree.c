@@ -54,6 +54,9 @@ void rcclx_team_settled(rcclx_team *t)
         h = rcclx_history(h, 2, (uint64_t)t->node[r]);
     for (const char *c = t->algo; *c; c++)
         h = rcclx_history(h, 3, (unsigned char)*c);
+    for (int k = 0; k < RCCLX_COLL_COUNT; k++)
+        for (int c = 0; c < RCCLX_TUNED; c++)
+            h = rcclx_history(h, 4, t->tuned[k][c]);
     t->runner->history = h;
 }
 

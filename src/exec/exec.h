@@ -48,6 +48,7 @@ typedef struct rcclx_team {
     rcclx_machine machine;
     char          algo[256];                /* the forced algorithms, agreed */
     bool          ordered;
+    uint8_t       tuned[RCCLX_COLL_COUNT][RCCLX_TUNED]; /* a tuner plug-in's choices, agreed: row of rcclx_algos + 1 */
     size_t        slot_max, quick, chunk;   /* agreed bounds: message that fits a slot; that goes through it whatever
                                                the buffers are; bytes a round of staging */
     _Atomic double timeout;                 /* seconds; 0: never. Set by the user's thread, read by streams' */

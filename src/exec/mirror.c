@@ -89,6 +89,14 @@ static void lost(void *owner, int rank, const char *why)
     rcclx_team_ring(owner);
 }
 
+static void *memory(void *owner, int rank, size_t *nbytes)
+{
+    const rcclx_team *t = owner;
+
+    *nbytes = t->segment.area_bytes;
+    return t->area[rank];
+}
+
 static void *place(void *owner, const rcclx_frame *f, size_t nbytes)
 {
     rcclx_team *t = owner;
@@ -312,7 +320,8 @@ rcclx_status rcclx_mirror_open(rcclx_team *t, const rcclx_network *net, const ch
     for (int r = 0; r < t->nranks; r++)
         if (node[r] != node[t->rank])
             RCCLX_TRY(make_far(t, r));
-    rcclx_net_owner o = { .owner = t, .rank = t->rank, .nranks = t->nranks, .place = place, .landed = came, .lost = lost };
+    rcclx_net_owner o = { .owner = t, .net = net, .id = t->id, .rank = t->rank, .nranks = t->nranks, .memory = memory, .place = place,
+                          .landed = came, .lost = lost };
     snprintf(o.devices, sizeof(o.devices), "%s", devices);
     return net->open(&o, &m->end);
 }
@@ -320,6 +329,11 @@ rcclx_status rcclx_mirror_open(rcclx_team *t, const rcclx_network *net, const ch
 rcclx_status rcclx_mirror_address(rcclx_team *t, void *bytes, size_t *nbytes)
 {
     return t->mirror->net->address(t->mirror->end, bytes, nbytes);
+}
+
+rcclx_status rcclx_mirror_letter(rcclx_team *t, int rank, void *bytes)
+{
+    return t->mirror->net->letter(t->mirror->end, rank, bytes);
 }
 
 rcclx_status rcclx_mirror_connect(rcclx_team *t, int rank, const void *bytes, size_t nbytes)

@@ -24,6 +24,7 @@ typedef struct rcclx_mirror rcclx_mirror;
  * mirrors (t->area) and opens the network, before any peer may connect. */
 rcclx_status rcclx_mirror_open(rcclx_team *t, const rcclx_network *net, const char *devices, const uint8_t *node);
 rcclx_status rcclx_mirror_address(rcclx_team *t, void *bytes, size_t *nbytes);
+rcclx_status rcclx_mirror_letter(rcclx_team *t, int rank, void *bytes); /* of a network that writes some */
 rcclx_status rcclx_mirror_connect(rcclx_team *t, int rank, const void *bytes, size_t nbytes);
 rcclx_status rcclx_mirror_start(rcclx_team *t);  /* all are connected: a thread looks after the network from now on */
 void         rcclx_mirror_close(rcclx_team *t);  /* what was sent arrives, within bounds; takes half-made ones */

@@ -107,6 +107,17 @@ static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root
     return &e->plan;
 }
 
+/* What the tuner plug-in says of this size; NULL: nothing. NCCL_ALGO and RCCLX_ALGO say more. */
+static const rcclx_algo *tuned(const rcclx_team *t, rcclx_kind kind, size_t nbytes)
+{
+    const int class = nbytes > 1 ? 64 - __builtin_clzll(nbytes - 1) : 0, row = class < RCCLX_TUNED ? t->tuned[kind][class] : 0;
+    int n = 0;
+
+    while (rcclx_algos[n])
+        n++;
+    return row && row <= n && !*t->algo ? rcclx_algos[row - 1] : NULL;
+}
+
 static int choose(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsigned facts, bool small)
 {
     const rcclx_team *t = p->team;
@@ -114,7 +125,12 @@ static int choose(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsig
     bool unfit = false;
     /* ranks of one machine reach each other, so sums keep the rank order unless the user asks for another algorithm */
     const bool ordered = t->ordered || (!*t->algo && !t->mirror);
-    const rcclx_algo *a = rcclx_algo_choose(&s, nbytes, facts, small, ordered, t->algo, &t->machine, &unfit);
+    const rcclx_algo *wish = tuned(t, kind, nbytes), *a = NULL;
+
+    if (wish) /* likewise if a tuner asks for it */
+        a = rcclx_algo_choose(&s, nbytes, facts, small, t->ordered, wish->name, &t->machine, &unfit);
+    if (!wish || unfit)
+        a = rcclx_algo_choose(&s, nbytes, facts, small, ordered, t->algo, &t->machine, &unfit);
 
     if (!a)
         return -1;
@@ -123,7 +139,8 @@ static int choose(rcclx_pick *p, rcclx_kind kind, int root, size_t nbytes, unsig
         RCCLX_INFO_LOG(TUNING, "rank %d: %s of %zu bytes: the algorithm asked for (%s) does not fit, %s runs", t->rank,
                        rcclx_kind_name(kind), nbytes, t->algo, a->name);
     }
-    RCCLX_INFO_LOG(TUNING, "%s up to %zu bytes: algorithm %s (facts %#x)", rcclx_kind_name(kind), nbytes, a->name, facts);
+    RCCLX_INFO_LOG(TUNING, "%s up to %zu bytes: algorithm %s (facts %#x)%s", rcclx_kind_name(kind), nbytes, a->name, facts,
+                   a == wish ? ", by the tuner" : "");
     for (int i = 0; i < p->nalgos; i++)
         if (rcclx_algos[i] == a)
             return i;

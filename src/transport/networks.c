@@ -1,7 +1,8 @@
-/* The rows, best first. */
+/* The rows, best first; before them, NCCL's plug-ins. */
 #include "transport/net.h"
 
 #include "base/log.h"
+#include "transport/plugin/plugin.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -15,11 +16,13 @@ const rcclx_network *const rcclx_networks[] = {
     NULL,
 };
 
-rcclx_status rcclx_network_find(const char *name, const rcclx_network **net)
+rcclx_status rcclx_network_find(const char *name, uint64_t id, const rcclx_network **net)
 {
-    char known[160] = "";
+    char known[160] = "", why[RCCLX_PLUGIN_WORDS];
     size_t at = 0;
 
+    if ((*net = rcclx_plugin_network_find(name, id, why)))
+        return RCCLX_OK;
     for (const rcclx_network *const *n = rcclx_networks; *n; n++) {
         if (!*name || !strcasecmp(name, (*n)->name)) {
             *net = *n;
@@ -28,5 +31,6 @@ rcclx_status rcclx_network_find(const char *name, const rcclx_network **net)
         if (at < sizeof(known))
             at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", at ? ", " : "", (*n)->name);
     }
-    return RCCLX_FAIL(RCCLX_USAGE, "NCCL_NET is '%s', and there is no network of that name; there are: %s", name, known);
+    return RCCLX_FAIL(RCCLX_USAGE, "NCCL_NET is '%s', and there is no network of that name; there are: %s%s%.700s", name, known,
+                      *why ? "; plug-ins: " : "", why);
 }

@@ -70,9 +70,10 @@ enum {
     RCCLX_FIFO_BYTES = 4096,      /* data a message carries with it; larger ones are fetched */
     RCCLX_PIPE_BYTES = 128 << 10, /* one of the two halves of a pair's pipe, for buffers nobody can reach */
     RCCLX_ERROR_TEXT = 1024,
+    RCCLX_TUNED      = 41,        /* sizes that a tuner plug-in is asked about: 1 B to 1 TiB */
     RCCLX_NCALLS     = 64,        /* calls of a rank on a GPU that stay on record */
     RCCLX_GPU_RANKS  = 16,        /* with a GPU each, that share memory */
-    RCCLX_SEGMENT_VERSION = 6,    /* of all that ranks share */
+    RCCLX_SEGMENT_VERSION = 7,    /* of all that ranks share */
     RCCLX_GPU_SHARED = 1024,      /* allocations of a rank that peers have mapped */
 };
 
@@ -203,6 +204,7 @@ typedef struct {
     int32_t  codec, codec_from;              /* low precision: a rcclx_codec_id, and who asked */
     uint32_t codec_kinds;                    /* for these, a bit a rcclx_kind */
     uint64_t codec_min;                      /* from so many bytes on; 0: by kind, ranks and device */
+    uint8_t  tuned[RCCLX_COLL_COUNT][RCCLX_TUNED]; /* what a tuner plug-in chooses (algo/tuner.h) */
     rcclx_machine machine;                   /* rates, as on its processor */
     char     algo[256];
     char     options[2048];   /* its settings that must agree, as text */
