@@ -19,6 +19,7 @@
 
 #include "rcclx.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -29,8 +30,6 @@
 #include <unistd.h>
 
 enum { ANSWER_S = 30, STOP_S = 4, MAX_WORDS = 64 };
-
-extern char **environ;
 
 typedef struct {
     int  pipe[2];
@@ -138,7 +137,11 @@ static bool is_passed(const char *variable)
 
 static int add_variables(const far_state *s, tool_note *n)
 {
-    for (char **e = environ; *e; e++)
+    /* Named outright, the linker would give this program an environ of its own, and a library that is opened later (deep
+     * binding) the C library's, which is then empty. */
+    char ***environment = dlsym(RTLD_DEFAULT, "environ");
+
+    for (char **e = environment ? *environment : NULL; e && *e; e++)
         if (is_passed(*e))
             tool_note_add(n, 'e', "%s", *e);
     for (int i = 0; i < s->f->nvars; i++) {
