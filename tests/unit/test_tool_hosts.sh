@@ -12,7 +12,7 @@ cat >"$folder/ssh" <<'END'
 # ssh HOST COMMAND: with a login's own environment, in the home folder
 cd "$HOME" || exit 1
 case $1 in
-gone) echo "ssh: connect to host gone port 22: Connection refused" >&2 && exit 255 ;;
+gone) sleep 1 && echo "ssh: connect to host gone port 22: Connection refused" >&2 && exit 255 ;;
 cut) (sleep 1; kill -9 $$) & ;;
 talks) echo "a line of its own" && echo "another" >&2 ;;
 esac
