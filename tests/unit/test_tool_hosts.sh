@@ -39,7 +39,7 @@ is() {
 ends() {
     want=$1
     shift
-    "$rcclx" run --ssh "$folder/ssh" "$@" >"$folder/out" 2>"$folder/err" </dev/null
+    timeout 60 "$rcclx" run --ssh "$folder/ssh" "$@" >"$folder/out" 2>"$folder/err" </dev/null
     got=$?
     echo "exit code $got, expected $want"
     cat "$folder/out" "$folder/err"
