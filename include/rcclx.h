@@ -72,8 +72,8 @@ ncclResult_t rcclxEnvRank(rcclxEnv_t *env);
 
 /* A communicator of all processes of the job, everything from the environment.
  * Rank 0 is met at NCCL_COMM_ID=host:port; without it at MASTER_ADDR and the
- * port after MASTER_PORT; without those (mpirun, srun on one machine) by the
- * launcher's name of the job. RCCLX_RUN_ID (any words) keeps jobs apart. config may be NULL. */
+ * port after MASTER_PORT; without those, by srun on several machines, on the step's
+ * first node, and on one machine by the launcher's name of the job. RCCLX_RUN_ID (any words) keeps jobs apart. config may be NULL. */
 ncclResult_t rcclxCommInitEnv(ncclComm_t *comm, ncclConfig_t *config);
 
 /* ---- Low precision ------------------------------------------------------

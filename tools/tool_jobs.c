@@ -1,18 +1,18 @@
 /* How ranks are started, watched and ended.
  *
- *      launcher ----------- pipe ----------- guardian
- *       |  |  |                                 |  knows the ranks' groups; when the
- *       |  |  `- rank 2  (a process group each) |  pipe closes with ranks left, the
- *       |  `---- rank 1                         |  launcher was killed: it kills them
- *       `------- rank 0
+ *      launcher ---- guardian
+ *       |  |  `- rank 2          a process group each; lines of output come
+ *       |  `---- rank 1          through pipes where something is put before
+ *       `------- rank 0          them or read in them
  *
  * A rank leads a process group, so that what it starts can be ended with it,
  * and asks the kernel to be killed when the launcher dies; the guardian does
  * the same for the rest of the group. Signals arrive through a signalfd: one
- * poll waits for ends, signals, output and deadlines alike. */
+ * poll waits for ends, signals, output, the leash and deadlines alike. */
 #include "tool_jobs.h"
 
 #include "tool.h"
+#include "tool_guard.h"
 #include "tool_tag.h"
 
 #include <errno.h>
@@ -20,7 +20,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -35,16 +34,21 @@
 typedef struct {
     const tool_job *job;
     pid_t          *pids; /* 0: ended */
-    tool_tag       *tags; /* two a rank, with job->tag */
-    int             alive, started;
+    tool_tag       *tags; /* two a rank, where lines are passed on */
+    int             alive;
     int             code;      /* what the job came to; the first cause stays */
-    bool            stopping, killed;
-    double          kill_at, deadline;
-    pid_t           guardian;
-    int             guard_fd, signal_fd;
+    bool            stopping, killed, reminded, loose; /* loose: the leash is cut */
+    double          kill_at, deadline, remind_at;
+    tool_guard      guard;
+    int             signal_fd;
     sigset_t        old_mask;
     struct pollfd  *polls;
 } state;
+
+static const char *noun(const tool_job *job)
+{
+    return job->noun ? job->noun : "rank";
+}
 
 static double now_s(void)
 {
@@ -52,53 +56,6 @@ static double now_s(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* --- the guardian --------------------------------------------------------- */
-
-/* Numbers arrive: a group that lives, or minus one that has ended. */
-static void guard(int fd, int nranks)
-{
-    pid_t *groups = calloc((size_t)nranks, sizeof(*groups));
-    int    n      = 0;
-    pid_t  word;
-
-    while (groups && read(fd, &word, sizeof(word)) == (ssize_t)sizeof(word)) {
-        if (word > 0 && n < nranks)
-            groups[n++] = word;
-        for (int i = 0; word < 0 && i < n; i++)
-            if (groups[i] == -word)
-                groups[i--] = groups[--n];
-    }
-    for (int i = 0; i < n; i++)
-        kill(-groups[i], SIGKILL);
-    _exit(0);
-}
-
-static void guard_tell(const state *s, pid_t word)
-{
-    while (s->guard_fd >= 0 && write(s->guard_fd, &word, sizeof(word)) < 0 && errno == EINTR)
-        continue;
-}
-
-static int guard_start(state *s)
-{
-    int fds[2];
-
-    if (pipe2(fds, O_CLOEXEC))
-        return tool_fail(s->job->who, "pipe: %s", strerror(errno));
-    s->guardian = fork();
-    if (s->guardian < 0)
-        return tool_fail(s->job->who, "fork: %s", strerror(errno));
-    if (!s->guardian) {
-        setpgid(0, 0); /* signals stay blocked here, so a Ctrl-C passes by */
-        prctl(PR_SET_NAME, "rcclx guardian");
-        close(fds[1]);
-        guard(fds[0], s->job->nranks);
-    }
-    close(fds[0]);
-    s->guard_fd = fds[1];
-    return TOOL_OK;
 }
 
 /* --- starting ------------------------------------------------------------- */
@@ -120,13 +77,13 @@ static void bind_core(int rank)
         }
 }
 
-/* Standard input belongs to rank 0, and not even to it on a terminal: its group
- * is not in the foreground, so reading would stop it. */
-static void close_input(int rank)
+/* Standard input belongs to rank 0, and not even to it on a terminal (its group
+ * is not in the foreground, so reading would stop it), nor where it is a leash. */
+static void close_input(const tool_job *job, int rank)
 {
     int fd;
 
-    if ((rank == 0 && !isatty(STDIN_FILENO)) || (fd = open("/dev/null", O_RDONLY)) < 0)
+    if ((rank == 0 && !job->leashed && !isatty(STDIN_FILENO)) || (fd = open("/dev/null", O_RDONLY)) < 0)
         return;
     dup2(fd, STDIN_FILENO);
     if (fd != STDIN_FILENO)
@@ -139,18 +96,32 @@ static void become_rank(state *s, int rank, pid_t parent, int out, int err)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(TOOL_FAILED);
-    if (s->job->tag) {
+    if (s->tags) {
         dup2(out, STDOUT_FILENO);
         dup2(err, STDERR_FILENO);
         setvbuf(stdout, NULL, _IOLBF, 0);
     }
-    close(s->guard_fd);
+    tool_guard_leave(&s->guard);
     close(s->signal_fd);
-    close_input(rank);
+    close_input(s->job, rank);
     if (s->job->bind)
         bind_core(rank);
     sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
     exit(s->job->child(rank, s->job->arg));
+}
+
+static bool take_line(void *arg, int rank, const char *line);
+
+static void open_tag(state *s, tool_tag *t, int rank, int from, int to)
+{
+    fcntl(from, F_SETFL, O_NONBLOCK);
+    *t = (tool_tag){.fd = from, .to = to, .rank = rank, .raw = s->job->raw || (to == STDOUT_FILENO && !s->job->tag)};
+    if (s->job->tag)
+        snprintf(t->prefix, sizeof(t->prefix), "[%d] ", s->job->first + rank);
+    if (to == STDERR_FILENO && s->job->hooks && s->job->hooks->line) {
+        t->take = take_line;
+        t->arg  = s;
+    }
 }
 
 static int start_rank(state *s, int rank)
@@ -159,26 +130,29 @@ static int start_rank(state *s, int rank)
     int         out[2] = {-1, -1}, err[2] = {-1, -1};
     pid_t       pid;
 
-    if (s->job->tag && (pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC)))
-        return tool_fail(s->job->who, "rank %d: pipe: %s", rank, strerror(errno));
+    if (s->tags && (pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC)))
+        return tool_fail(s->job->who, "%s %d: pipe: %s", noun(s->job), rank, strerror(errno));
+    if (s->job->hooks && s->job->hooks->before) {
+        const int code = s->job->hooks->before(s->job->arg, rank);
+
+        if (code != TOOL_OK)
+            return code;
+    }
     fflush(NULL);
     pid = fork();
     if (pid < 0)
-        return tool_fail(s->job->who, "rank %d: fork: %s", rank, strerror(errno));
+        return tool_fail(s->job->who, "%s %d: fork: %s", noun(s->job), rank, strerror(errno));
     if (!pid)
         become_rank(s, rank, parent, out[1], err[1]);
     setpgid(pid, pid);
-    guard_tell(s, pid);
+    tool_guard_tell(&s->guard, pid);
     s->pids[rank] = pid;
     s->alive++;
-    s->started++;
-    if (s->job->tag) {
+    if (s->tags) {
         close(out[1]);
         close(err[1]);
-        fcntl(out[0], F_SETFL, O_NONBLOCK);
-        fcntl(err[0], F_SETFL, O_NONBLOCK);
-        s->tags[2 * rank]     = (tool_tag){.fd = out[0], .to = STDOUT_FILENO, .rank = rank};
-        s->tags[2 * rank + 1] = (tool_tag){.fd = err[0], .to = STDERR_FILENO, .rank = rank};
+        open_tag(s, &s->tags[2 * rank], rank, out[0], STDOUT_FILENO);
+        open_tag(s, &s->tags[2 * rank + 1], rank, err[0], STDERR_FILENO);
     }
     return TOOL_OK;
 }
@@ -199,7 +173,23 @@ static void stop(state *s, int code)
     s->stopping = true;
     s->code     = code;
     s->kill_at  = now_s() + GRACE_S;
-    signal_all(s, SIGTERM);
+    if (s->job->hooks && s->job->hooks->stop) {
+        s->kill_at += s->job->hooks->stop_s;
+        s->job->hooks->stop(s->job->arg);
+    } else {
+        signal_all(s, SIGTERM);
+    }
+}
+
+/* A line of a child's standard error, for those who listen. */
+static bool take_line(void *arg, int rank, const char *line)
+{
+    state    *s    = arg;
+    const int code = s->job->hooks->line(s->job->arg, rank, line, s->stopping);
+
+    if (code > 0)
+        stop(s, code);
+    return code >= 0;
 }
 
 static void report(const state *s, int rank, pid_t pid, const siginfo_t *info)
@@ -216,6 +206,22 @@ static void report(const state *s, int rank, pid_t pid, const siginfo_t *info)
                   info->si_status, strsignal(info->si_status), rest);
 }
 
+/* Hooks may judge the end of a child otherwise. What it said last is read before. */
+static int judge(state *s, int rank, pid_t pid, const siginfo_t *info)
+{
+    const bool exited = info->si_code == CLD_EXITED;
+    const int  code   = exited ? info->si_status : 128 + info->si_status;
+
+    if (s->job->hooks && s->job->hooks->ended) {
+        for (int i = 0; s->tags && i < 2; i++)
+            tool_tag_pump(&s->tags[2 * rank + i]);
+        return s->job->hooks->ended(s->job->arg, rank, pid, exited, info->si_status, s->stopping);
+    }
+    if (code && !s->stopping)
+        report(s, rank, pid, info);
+    return code;
+}
+
 /* The group is killed while its leader is still a zombie: until then nobody
  * else can have its number. */
 static void reap(state *s)
@@ -227,15 +233,13 @@ static void reap(state *s)
         if (!pid || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
             continue;
         kill(-pid, SIGKILL);
-        guard_tell(s, -pid);
+        tool_guard_tell(&s->guard, -pid);
         waitpid(pid, NULL, 0);
         s->pids[r] = 0;
         s->alive--;
-        if (info.si_code == CLD_EXITED && !info.si_status)
-            continue;
-        if (!s->stopping)
-            report(s, r, pid, &info);
-        stop(s, info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status);
+        const int code = judge(s, r, pid, &info);
+        if (code)
+            stop(s, code);
     }
 }
 
@@ -251,7 +255,7 @@ static void take_signals(state *s)
         if (s->stopping)
             s->kill_at = 0;
         else
-            tool_fail(s->job->who, "got signal %d (%s); stopping the %d ranks", number, strsignal(number), s->alive);
+            tool_fail(s->job->who, "got signal %d (%s); stopping the %d %ss", number, strsignal(number), s->alive, noun(s->job));
         stop(s, 128 + number);
     }
     reap(s);
@@ -263,6 +267,8 @@ static int wait_ms(const state *s)
 {
     double until = s->stopping ? (s->killed ? 0 : s->kill_at) : s->deadline;
 
+    if (!s->stopping && s->remind_at > 0 && (until <= 0 || s->remind_at < until))
+        until = s->remind_at;
     if (until <= 0 && !(s->stopping && !s->killed))
         return -1;
     until -= now_s();
@@ -274,8 +280,16 @@ static void check_clock(state *s)
     const double t = now_s();
 
     if (!s->stopping && s->deadline > 0 && t >= s->deadline) {
-        tool_fail(s->job->who, "the ranks did not end within %g s; stopping %d of them", s->job->timeout_s, s->alive);
+        tool_fail(s->job->who, "the ranks did not end within %g s; stopping %d %s%s", s->job->timeout_s, s->alive,
+                  noun(s->job), s->alive == 1 ? "" : "s");
         stop(s, TOOL_TIMEOUT);
+    }
+    if (!s->stopping && s->remind_at > 0 && t >= s->remind_at) {
+        const int code = s->job->hooks->remind(s->job->arg);
+
+        s->remind_at = 0;
+        if (code)
+            stop(s, code);
     }
     if (s->stopping && !s->killed && t >= s->kill_at) {
         signal_all(s, SIGKILL);
@@ -283,18 +297,34 @@ static void check_clock(state *s)
     }
 }
 
+/* Whoever holds the other end of standard input has gone, or has let go. */
+static void look_at_leash(state *s)
+{
+    char          word[64];
+    const ssize_t k = read(STDIN_FILENO, word, sizeof(word));
+
+    if (k > 0 || (k < 0 && (errno == EAGAIN || errno == EINTR)))
+        return;
+    s->loose = true;
+    stop(s, 128 + SIGHUP);
+}
+
 static void watch(state *s)
 {
-    const int ntags = s->job->tag ? 2 * s->job->nranks : 0;
+    const int ntags = s->tags ? 2 * s->job->nranks : 0;
 
     while (s->alive) {
         s->polls[0] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+        s->polls[1] = (struct pollfd){.fd = s->job->leashed && !s->loose ? STDIN_FILENO : -1, .events = POLLIN};
         for (int i = 0; i < ntags; i++)
-            s->polls[i + 1] = (struct pollfd){.fd = s->tags[i].fd, .events = POLLIN};
-        if (poll(s->polls, (nfds_t)ntags + 1, wait_ms(s)) > 0)
+            s->polls[i + 2] = (struct pollfd){.fd = s->tags[i].fd, .events = POLLIN};
+        if (poll(s->polls, (nfds_t)ntags + 2, wait_ms(s)) > 0) {
             for (int i = 0; i < ntags; i++)
-                if (s->polls[i + 1].revents)
+                if (s->polls[i + 2].revents)
                     tool_tag_pump(&s->tags[i]);
+            if (s->polls[1].revents)
+                look_at_leash(s);
+        }
         take_signals(s);
         check_clock(s);
     }
@@ -321,13 +351,15 @@ static int run(state *s)
 {
     int code = open_signals(s);
 
-    if (code == TOOL_OK)
-        code = guard_start(s);
+    if (code == TOOL_OK && tool_guard_start(&s->guard, s->job->nranks))
+        code = tool_fail(s->job->who, "no process to watch over the %ss: %s", noun(s->job), strerror(errno));
     for (int r = 0; code == TOOL_OK && r < s->job->nranks; r++)
         code = start_rank(s, r);
     if (code != TOOL_OK)
         stop(s, code);
     s->deadline = s->job->timeout_s > 0 ? now_s() + s->job->timeout_s : 0;
+    if (s->job->hooks && s->job->hooks->remind)
+        s->remind_at = now_s() + s->job->hooks->remind_s;
     watch(s);
     return s->code;
 }
@@ -345,27 +377,25 @@ static void raise_limit(void)
 
 int tool_job_run(const tool_job *job)
 {
-    const size_t n = (size_t)job->nranks;
-    state        s = {.job = job, .guard_fd = -1, .signal_fd = -1};
+    const size_t n    = (size_t)job->nranks;
+    const bool   tags = job->tag || job->lines;
+    state        s    = {.job = job, .guard = {.fd = -1}, .signal_fd = -1};
     int          code;
 
-    if (job->tag)
+    if (tags)
         raise_limit();
     s.pids  = calloc(n, sizeof(*s.pids));
-    s.polls = calloc(2 * n + 1, sizeof(*s.polls));
-    s.tags  = job->tag ? calloc(2 * n, sizeof(*s.tags)) : NULL;
+    s.polls = calloc(2 * n + 2, sizeof(*s.polls));
+    s.tags  = tags ? calloc(2 * n, sizeof(*s.tags)) : NULL;
     for (size_t i = 0; s.tags && i < 2 * n; i++)
         s.tags[i].fd = -1;
-    if (!s.pids || !s.polls || (job->tag && !s.tags))
-        code = tool_fail(job->who, "out of memory for %d ranks", job->nranks);
+    if (!s.pids || !s.polls || (tags && !s.tags))
+        code = tool_fail(job->who, "out of memory for %d %ss", job->nranks, noun(job));
     else
         code = run(&s);
-    if (s.guard_fd >= 0)
-        close(s.guard_fd);
     if (s.signal_fd >= 0)
         close(s.signal_fd);
-    if (s.guardian > 0)
-        waitpid(s.guardian, NULL, 0);
+    tool_guard_stop(&s.guard);
     sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
     free(s.pids);
     free(s.polls);

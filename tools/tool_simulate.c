@@ -23,6 +23,9 @@ int tool_simulate_set(const tool_args *a, tool_cluster *c, int id)
     case 'W': return tool_real(a, 1e-6, &c->port_rate);
     case 'G': return tool_real(a, 1e-6, &c->gpu_rate);
     case 'K': return tool_real(a, 1e-6, &c->link_rate);
+    case 'X': c->times |= 1; return tool_real(a, 0, &c->port_ns);
+    case 'Y': c->times |= 2; return tool_real(a, 0, &c->post_ns);
+    case 'Z': c->times |= 4; return tool_real(a, 0, &c->switch_ns);
     default: return -1;
     }
 }
@@ -64,6 +67,9 @@ static int make_cluster(const tool_cluster *q, int nodes, rcclx_cluster *c)
     c->leaf_nodes       = q->leaf ? q->leaf : c->leaf_nodes;
     c->pod_leaves       = q->pod ? q->pod : c->pod_leaves;
     c->oversubscription = q->oversubscription > 0 ? q->oversubscription : c->oversubscription;
+    c->port_ns          = q->times & 1 ? q->port_ns : c->port_ns;
+    c->post_ns          = q->times & 2 ? q->post_ns : c->post_ns;
+    c->switch_ns        = q->times & 4 ? q->switch_ns : c->switch_ns;
     c->port_rate        = q->port_rate > 0 ? q->port_rate : c->port_rate;
     c->link_rate        = q->link_rate > 0 ? q->link_rate : c->link_rate;
     c->gpu_rate = q->gpu_rate > 0    ? q->gpu_rate

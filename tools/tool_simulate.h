@@ -12,6 +12,8 @@ typedef struct {
     const char *file;       /* a node's description; NULL: figures of the table of options */
     int         rails, tiers, leaf, pod;                        /* 0: not given */
     double      oversubscription, port_rate, gpu_rate, link_rate; /* 0: not given */
+    double      port_ns, post_ns, switch_ns;                      /* given if the bit of `times` is set, in this order */
+    unsigned    times;
 } tool_cluster;
 
 /* One of its options; -1: that is none. */

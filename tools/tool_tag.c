@@ -3,7 +3,6 @@
 #include "tool_tag.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,15 +20,23 @@ static void write_all(int fd, const char *p, size_t n)
     }
 }
 
-static void put_line(const tool_tag *t, size_t length)
+static void put_line(tool_tag *t, size_t length)
 {
-    char out[sizeof(t->line) + 32];
-    int  n = snprintf(out, 32, "[%d] ", t->rank);
+    const bool   whole = length && t->line[length - 1] == '\n';
+    const size_t n     = strlen(t->prefix);
+    char         out[sizeof(t->prefix) + sizeof(t->line) + 1];
 
+    memcpy(out, t->prefix, n);
     memcpy(out + n, t->line, length);
-    if (!length || t->line[length - 1] != '\n')
-        out[(size_t)n + length++] = '\n';
-    write_all(t->to, out, (size_t)n + length);
+    if (whole && t->take) {
+        out[n + length - 1] = 0;
+        if (t->take(t->arg, t->rank, out + n))
+            return;
+        out[n + length - 1] = '\n';
+    }
+    if (!whole && !t->raw)
+        out[n + length++] = '\n';
+    write_all(t->to, out, n + length);
 }
 
 static void put_lines(tool_tag *t)

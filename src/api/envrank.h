@@ -12,7 +12,8 @@
 rcclx_status rcclx_envrank_get(rcclxEnv_t *env);
 
 /* Where the job's ranks meet. address: host:port of rank 0 (NCCL_COMM_ID, or
- * MASTER_ADDR and the port after MASTER_PORT), "" if the environment names none:
+ * MASTER_ADDR and the port after MASTER_PORT; by srun on several nodes the step's first
+ * node and a port of its number), "" if the environment names none:
  * then they meet on this machine alone. words: the same on all ranks of the job
  * and on no others (RCCLX_RUN_ID, the address, or the launcher's name of the job).
  * USAGE: the environment contradicts itself. */

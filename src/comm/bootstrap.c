@@ -76,6 +76,17 @@ static void nap(int ms)
     nanosleep(&t, NULL);
 }
 
+/* All addresses of this machine, of both families where there are two. */
+static rcclx_status listen_wide(in_port_t port, double patience, int *tcp)
+{
+    rcclx_address a = { .v6 = { .sin6_family = AF_INET6, .sin6_port = port } };
+
+    if (rcclx_listen_tcp(&a, patience, tcp) == RCCLX_OK)
+        return RCCLX_OK;
+    a = (rcclx_address){ .v4 = { .sin_family = AF_INET, .sin_port = port } };
+    return rcclx_listen_tcp(&a, 0, tcp);
+}
+
 static rcclx_status open_root(rcclx_id_fields *f, double patience)
 {
     const int way = f->late == RCCLX_ID_HERE ? UNIX_ONLY : (int)rcclx_option_int(RCCLX_OPT_BOOTSTRAP);
@@ -91,7 +102,7 @@ static rcclx_status open_root(rcclx_id_fields *f, double patience)
         else
             s = rcclx_interface_pick(&a);
         if (s == RCCLX_OK)
-            s = rcclx_listen_tcp(&a, patience, &tcp);
+            s = f->late == RCCLX_ID_WIDE ? listen_wide(f->port, patience, &tcp) : rcclx_listen_tcp(&a, patience, &tcp);
         if (s == RCCLX_OK)
             keep_address(f, &a);
         if (s == RCCLX_AGAIN && way != TCP_ONLY)
@@ -132,6 +143,12 @@ static void hash(uint64_t out[2], const char *text)
             out[i] = (out[i] ^ (unsigned char)*text) * (0x100000001b3u + 2u * (unsigned)i);
 }
 
+/* Debian gives a machine's name the address 127.0.1.1 on that machine, and its real one elsewhere. */
+static bool only_looks_local(const rcclx_address *a, const char *host_port)
+{
+    return rcclx_address_is_loopback(a) && strncmp(host_port, "127.", 4) && strncmp(host_port, "localhost:", 10) && *host_port != '[';
+}
+
 rcclx_status rcclx_unique_id_at(rcclx_unique_id *id, const char *host_port, const char *token_text)
 {
     rcclx_id_fields f = { .magic = RCCLX_ID_MAGIC, .late = 1 };
@@ -141,11 +158,12 @@ rcclx_status rcclx_unique_id_at(rcclx_unique_id *id, const char *host_port, cons
     if (*host_port) {
         RCCLX_TRY(rcclx_address_parse(&a, host_port));
         keep_address(&f, &a);
+        if (only_looks_local(&a, host_port))
+            f.late = RCCLX_ID_WIDE;
     }
     write_id(id, &f);
     return RCCLX_OK;
 }
-
 
 rcclx_status rcclx_unique_id_serve(const rcclx_unique_id *id)
 {
@@ -168,6 +186,29 @@ static rcclx_status no_handles(int rank)
                       "peers' memory handles; raise it", rank, (unsigned long long)l.rlim_cur);
 }
 
+/* What may be the matter, and one thing to try. */
+static void why_nobody(const rcclx_id_fields *f, int e, char *text, size_t n)
+{
+    if (f->has_tcp && e == ETIMEDOUT)
+        snprintf(text, n, "packets to there are not answered; the machine is down, or a firewall drops them: let TCP port %u in, have "
+                 "ports chosen that it lets in (RCCLX_PORT_RANGE), or take another network (NCCL_SOCKET_IFNAME)", ntohs(f->port));
+    else if (f->has_tcp && (e == EHOSTUNREACH || e == ENETUNREACH))
+        snprintf(text, n, "from this machine no way leads there; let rank 0 be found on a network that both are on "
+                 "(NCCL_SOCKET_IFNAME, MASTER_ADDR)");
+    else if (f->late)
+        snprintf(text, n, "rank 0 has not come, or listens elsewhere");
+    else
+        snprintf(text, n, "the process that made it has ended, or the id was used already");
+}
+
+/* An address of one link says nothing of the interface that has the link here: all are tried in turn. */
+static int connect_to(const rcclx_id_fields *f, rcclx_address *a, bool here, int turn)
+{
+    if (!here && f->family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr))
+        a->v6.sin6_scope_id = rcclx_interface_scope(turn);
+    return rcclx_connect_tcp(a, 2000);
+}
+
 /* A socket to the root, trying until it answers or there is no hope. */
 static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout, const _Atomic uint32_t *aborted, int *fd)
 {
@@ -176,7 +217,8 @@ static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout
     const double patience = f->late || timeout < 3 ? timeout : 3;
     const bool here = !f->host || f->host == rcclx_process()->host;
     rcclx_address a;
-    char name[40], text[80] = "a Unix socket";
+    char name[40], text[80] = "a Unix socket", why[256];
+    int turn = 0;
 
     if (!here && !f->has_tcp)
         return RCCLX_FAIL(RCCLX_SYSTEM, "rank %d: this unique id was made on another machine, where no network interface was up (or "
@@ -189,16 +231,17 @@ static rcclx_status find_root(const rcclx_id_fields *f, int rank, double timeout
     for (int ms = 1; !atomic_load(aborted); ms = ms < 50 ? 2 * ms : 50) {
         *fd = here && way != TCP_ONLY ? rcclx_connect_unix(name) : -1;
         if (*fd < 0 && f->has_tcp && (way == TCP_ONLY || !here || ms >= 8))
-            *fd = rcclx_connect_tcp(&a, 2000);
+            *fd = connect_to(f, &a, here, turn++);
         if (*fd >= 0)
             return RCCLX_OK;
         const int e = errno;
         if (e == EMFILE)
             return no_handles(rank);
-        if ((double)(rcclx_clock_ns() - begin) * 1e-9 > patience)
-            return RCCLX_FAIL(f->late ? RCCLX_TIMEOUT : RCCLX_SYSTEM, "rank %d: nobody answers for this unique id at %s (%s): "
-                              "%s", rank, text, strerror(e), f->late ? "rank 0 has not come, or listens elsewhere"
-                              : "the process that made it has ended, or the id was used already");
+        if ((double)(rcclx_clock_ns() - begin) * 1e-9 > patience) {
+            why_nobody(f, e, why, sizeof(why));
+            return RCCLX_FAIL(f->late ? RCCLX_TIMEOUT : RCCLX_SYSTEM, "rank %d: nobody answers for this unique id at %s (%s): %s", rank,
+                              text, strerror(e), why);
+        }
         nap(ms);
     }
     return RCCLX_ABORTED;

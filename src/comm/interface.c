@@ -33,7 +33,8 @@ static bool link_local(const struct sockaddr *a)
 
 static int grade(const struct ifaddrs *i)
 {
-    static const char *const bridges[] = { "docker", "virbr", "br-", "veth", "cni", "flannel", "lxc", "podman" };
+    static const char *const bridges[] = { "docker", "virbr", "br-", "veth", "cni", "cali", "cilium", "flannel", "kube", "lxc", "lxd",
+                                           "podman", "vboxnet", "vmnet", "vnet", "weave" };
 
     if (i->ifa_flags & IFF_LOOPBACK)
         return 3;
@@ -133,6 +134,22 @@ rcclx_status rcclx_interface_pick(rcclx_address *a)
     return s;
 }
 
+uint32_t rcclx_interface_scope(int turn)
+{
+    const char *rule = rcclx_option_str(RCCLX_OPT_SOCKET_IFNAME);
+    struct ifaddrs *all = NULL;
+    uint32_t scopes[64];
+    int n = 0;
+
+    if (getifaddrs(&all))
+        return 0;
+    for (const struct ifaddrs *i = all; i && n < 64; i = i->ifa_next)
+        if (usable(i, AF_INET6) && wanted(i->ifa_name, rule) && link_local(i->ifa_addr) && grade(i) < 2)
+            scopes[n++] = ((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_scope_id;
+    freeifaddrs(all);
+    return n ? scopes[turn % n] : 0;
+}
+
 /* InfiniBand and RoCE devices are not sockets: the variable says nothing of them. */
 static size_t add_ib(char *names, size_t at, size_t n)
 {
@@ -146,28 +163,56 @@ static size_t add_ib(char *names, size_t at, size_t n)
     return at;
 }
 
-rcclx_status rcclx_interface_names(char *names, size_t n)
+/* Without a rule all ordinary interfaces, so that nobody looks for a peer on a bridge of containers, whose address every
+ * machine may have; "", if there are no such bridges, or nothing else. */
+static void names_by_grade(const struct ifaddrs *all, char *names, size_t n)
 {
-    const char *rule = rcclx_option_str(RCCLX_OPT_SOCKET_IFNAME);
+    bool bridges = false;
+    size_t at = 0;
+
+    for (const struct ifaddrs *i = all; i && at < n; i = i->ifa_next) {
+        if (!usable(i, 0))
+            continue;
+        bridges |= grade(i) == 2;
+        if (grade(i) < 2 && !listed(i->ifa_name, names, true))
+            at += (size_t)snprintf(names + at, n - at, "%s%s", at ? "," : "", i->ifa_name);
+    }
+    if (!at || !bridges || add_ib(names, at, n) >= n)
+        *names = 0;
+}
+
+static rcclx_status names_by_rule(const struct ifaddrs *all, const char *rule, char *names, size_t n)
+{
     const int64_t word = rcclx_option_int(RCCLX_OPT_SOCKET_FAMILY);
     const int family = word == 1 ? AF_INET : word == 2 ? AF_INET6 : 0;
-    struct ifaddrs *all = NULL;
     char list[512];
     size_t at = 0;
 
-    *names = 0;
-    if (!*rule || getifaddrs(&all))
-        return RCCLX_OK;
     for (const struct ifaddrs *i = all; i && at < n; i = i->ifa_next)
         if (usable(i, family) && wanted(i->ifa_name, rule) && !listed(i->ifa_name, names, true))
             at += (size_t)snprintf(names + at, n - at, "%s%s", at ? "," : "", i->ifa_name);
-    rcclx_status s = RCCLX_OK;
     if (!at) {
         list_all(all, list, sizeof(list));
-        s = no_match(rule, family, list);
-    } else if (add_ib(names, at, n) >= n) {
-        s = RCCLX_FAIL(RCCLX_ARGUMENT, "NCCL_SOCKET_IFNAME allows more interfaces than %zu characters can name; name fewer", n);
+        return no_match(rule, family, list);
     }
+    return add_ib(names, at, n) < n ? RCCLX_OK
+                                    : RCCLX_FAIL(RCCLX_ARGUMENT, "NCCL_SOCKET_IFNAME allows more interfaces than %zu characters can "
+                                                 "name; name fewer", n);
+}
+
+rcclx_status rcclx_interface_names(char *names, size_t n)
+{
+    const char *rule = rcclx_option_str(RCCLX_OPT_SOCKET_IFNAME);
+    struct ifaddrs *all = NULL;
+    rcclx_status s = RCCLX_OK;
+
+    *names = 0;
+    if (getifaddrs(&all))
+        return RCCLX_OK;
+    if (*rule)
+        s = names_by_rule(all, rule, names, n);
+    else
+        names_by_grade(all, names, n);
     freeifaddrs(all);
     return s;
 }

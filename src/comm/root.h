@@ -15,7 +15,7 @@ typedef struct {
     uint64_t magic;
     uint64_t token[2];   /* who knows it belongs to us */
     uint64_t host;       /* the root's machine; 0: not known yet */
-    int32_t  late;       /* the root may start after the others ask: keep trying; RCCLX_ID_HERE: and is on this machine */
+    int32_t  late;       /* the root may start after the others ask: keep trying; or one of RCCLX_ID_... */
     int32_t  has_tcp;
     uint16_t family, port; /* network order */
     uint32_t scope;
@@ -24,7 +24,10 @@ typedef struct {
 
 _Static_assert(sizeof(rcclx_id_fields) <= RCCLX_UNIQUE_ID_BYTES, "an id is 128 bytes");
 
-enum { RCCLX_ID_HERE = 2 };
+enum {
+    RCCLX_ID_HERE = 2, /* late, and on this machine */
+    RCCLX_ID_WIDE = 3, /* late, and its name is a loopback address here, which others do not find: listen at all */
+};
 
 typedef struct {
     uint64_t      magic, token[2];

@@ -26,6 +26,11 @@ socklen_t rcclx_address_size(const rcclx_address *a)
     return a->any.sa_family == AF_INET ? sizeof(a->v4) : sizeof(a->v6);
 }
 
+bool rcclx_address_is_loopback(const rcclx_address *a)
+{
+    return a->any.sa_family == AF_INET ? ntohl(a->v4.sin_addr.s_addr) >> 24 == 127 : IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+}
+
 void rcclx_address_text(const rcclx_address *a, char *text, size_t n)
 {
     char host[INET6_ADDRSTRLEN] = "?";
@@ -94,6 +99,15 @@ static uint64_t after(double seconds)
     return rcclx_clock_ns() + (uint64_t)(seconds * 1e9);
 }
 
+static const char *advice(int e)
+{
+    return e == EADDRINUSE      ? "; another program listens there (ss -ltnp names it): take another MASTER_PORT, NCCL_COMM_ID or "
+                                  "RCCLX_PORT_RANGE"
+           : e == EADDRNOTAVAIL ? "; this machine has no such address: MASTER_ADDR or NCCL_COMM_ID must name the one that rank 0 runs on"
+           : e == EACCES        ? "; take a port from 1024 on"
+                                : "";
+}
+
 rcclx_status rcclx_listen_tcp(rcclx_address *a, double patience, int *out)
 {
     in_port_t *port = a->any.sa_family == AF_INET ? &a->v4.sin_port : &a->v6.sin6_port;
@@ -120,7 +134,7 @@ rcclx_status rcclx_listen_tcp(rcclx_address *a, double patience, int *out)
         close(fd);
     }
     rcclx_address_text(a, text, sizeof(text));
-    return RCCLX_FAIL(RCCLX_SYSTEM, "the bootstrap cannot listen at %s (ports %d-%d): %s", text, first, last, strerror(e));
+    return RCCLX_FAIL(RCCLX_SYSTEM, "the bootstrap cannot listen at %s (ports %d-%d): %s%s", text, first, last, strerror(e), advice(e));
 }
 
 static socklen_t unix_name(struct sockaddr_un *u, const char *name)
@@ -177,21 +191,19 @@ int rcclx_connect_tcp(const rcclx_address *a, int timeout_ms)
     if (fd < 0)
         return -1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (connect(fd, &a->any, rcclx_address_size(a)) && errno == EINPROGRESS) {
+    if (connect(fd, &a->any, rcclx_address_size(a)))
+        e = errno;
+    if (e == EINPROGRESS) {
         struct pollfd p = { .fd = fd, .events = POLLOUT };
         if (poll(&p, 1, timeout_ms) != 1)
             e = ETIMEDOUT;
         else
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &size);
-    } else {
-        socklen_t peer = sizeof(struct sockaddr_storage);
-        struct sockaddr_storage there;
-        e = getpeername(fd, (struct sockaddr *)&there, &peer) ? errno : 0;
     }
     if (!e)
         return fd;
     close(fd);
-    errno = e == ENOTCONN ? ECONNREFUSED : e;
+    errno = e;
     return -1;
 }
 

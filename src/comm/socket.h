@@ -5,6 +5,7 @@
 #include "base/status.h"
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -16,6 +17,7 @@ typedef union {
 } rcclx_address;
 
 socklen_t rcclx_address_size(const rcclx_address *a);
+bool      rcclx_address_is_loopback(const rcclx_address *a);
 void      rcclx_address_text(const rcclx_address *a, char *text, size_t n);
 
 /* The address to be found at: the best interface that NCCL_SOCKET_IFNAME and
@@ -24,7 +26,11 @@ void      rcclx_address_text(const rcclx_address *a, char *text, size_t n);
  * text quotes it and lists what there is. The port is 0. */
 rcclx_status rcclx_interface_pick(rcclx_address *a);
 
-/* Names of the interfaces that NCCL_SOCKET_IFNAME allows, between commas; "" if it is not set. Errors as above. */
+/* Of the interfaces with an IPv6 address that holds on their link alone, the turn-th, in a circle; 0: there is none. */
+uint32_t rcclx_interface_scope(int turn);
+
+/* Names of the interfaces that NCCL_SOCKET_IFNAME allows, between commas; if it is not set, of all but containers' bridges, or ""
+ * where there are none of these. Errors as above. */
 rcclx_status rcclx_interface_names(char *names, size_t n);
 
 /* host:port or [v6]:port. */

@@ -389,7 +389,8 @@ static rcclx_status connect_to(void *p, int rank, const void *bytes, size_t nbyt
     const signed char s = e->u->ucp_ep_create(e->worker, &ep, &e->links[rank].ep);
     return s == UCX_OK ? RCCLX_OK
                        : RCCLX_FAIL(RCCLX_SYSTEM, "rank %d: UCX finds no way to rank %d: %s; do both machines have an interface in one "
-                                    "network (NCCL_SOCKET_IFNAME, UCX_TLS, UCX_NET_DEVICES)?", e->owner.rank, rank,
+                                    "network (NCCL_SOCKET_IFNAME, UCX_TLS, UCX_NET_DEVICES), with an address that holds beyond its "
+                                    "link (not fe80::)?", e->owner.rank, rank,
                                     e->u->ucs_status_string(s));
 }
 

@@ -167,7 +167,7 @@ TEST(settings_can_be_read_by_name)
 static const char *const launcher_names[] = {
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
-    "MPI_LOCALNRANKS", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "PMIX_RANK",
+    "MPI_LOCALNRANKS", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "PMIX_RANK",
     "PMIX_SIZE", "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE",
 };
 
@@ -194,6 +194,7 @@ TEST(every_launcher_is_understood)
 
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         forget_launchers();
+        setenv("SLURM_STEP_ID", "0", 1);
         for (int i = 0; i < 4; i++)
             setenv(rows[r].vars[i], values[i], 1);
         CHECK(rcclxEnvRank(&env) == ncclSuccess, "%s: %s", rows[r].name, ncclGetLastError(NULL));
@@ -228,6 +229,7 @@ TEST(launchers_that_make_no_sense_are_refused)
     setenv("WORLD_SIZE", "1", 1);
     setenv("SLURM_PROCID", "3", 1);
     setenv("SLURM_NTASKS", "4", 1);
+    setenv("SLURM_STEP_ID", "0", 1);
     CHECK(rcclxEnvRank(&env) == ncclSuccess && env.size == 1, "torchrun inside Slurm: %d", env.size);
     forget_launchers();
     CHECK(rcclxEnvRank(NULL) == ncclInvalidArgument, "NULL passed");

@@ -123,7 +123,7 @@ is "names both versions" says out '^rcclx [0-9.]+ \(API of NCCL 2\.28\.9\)$'
 is "help" ends 0 help
 is "names the exit codes" says out 'Exit codes: 0 success'
 is "help of a command" ends 0 help run
-is "is that of the command" says out '^rcclx run -n N'
+is "is that of the command" says out '^rcclx run \[-n N\]'
 is "nothing at all" ends 2
 is "an unknown command" ends 2 pref
 is "gets the nearest" says err "^rcclx: unknown command 'pref'; the nearest is 'perf'"

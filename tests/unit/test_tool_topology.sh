@@ -95,6 +95,10 @@ is "plan --simulate" ends 0 plan all_reduce --simulate --size 256M
 is "goes to 131,072 ranks" says out '^ +16384 +131072 '
 is "with a file" ends 0 plan alltoall --nodes 64 --size 4K --file "$folder/four.xml"
 is "takes its GPUs and rails" says out '^64 nodes of 4 ranks, 4 rails of 48 GB/s; 48 GB/s between two GPUs, 144 of one GPU to all$'
+is "with times of the network" ends 0 plan all_gather --nodes 2 --ppn 1 --tiers 1 --port-ns 5e5 --post-ns 4e5 --switch-ns 1e5 \
+    --port-rate 1 --size 1M --json
+is "adds them to that of the bytes" python3 -c "import json; d = json.load(open('$folder/out'))
+assert all(abs(s['ns'] - (1e6 + 2**20)) < 2000 for s in d['schedules'])"
 is "JSON" ends 0 plan all_gather --nodes 4 --json
 is "is valid" python3 -c "import json; d = json.load(open('$folder/out')); assert len(d['schedules']) == 3 and d['nodes'] == 4"
 is "oversubscription" ends 0 plan alltoall --nodes 256 --size 64K --oversubscription 4
