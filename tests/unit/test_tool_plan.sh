@@ -81,7 +81,7 @@ bad() {
 bad 'which collective' -n 4
 bad 'the nearest is all_reduce' allreduce2
 bad 'goes to one peer' send
-bad 'from 1 to 64' all_reduce -n 65
+bad 'from 1 to 512' all_reduce -n 513
 bad 'the nearest sizes are 0 and 4' all_reduce --size 3
 bad 'the nearest is double' all_reduce --type doulbe
 bad 'the ranks are 0 to 3' broadcast -n 4 --root 4
