@@ -138,7 +138,7 @@ uint32_t rcclx_interface_scope(int turn)
 {
     const char *rule = rcclx_option_str(RCCLX_OPT_SOCKET_IFNAME);
     struct ifaddrs *all = NULL;
-    uint32_t scopes[64];
+    uint32_t scopes[64] = { 0 };
     int n = 0;
 
     if (getifaddrs(&all))
