@@ -47,6 +47,12 @@ static bool is_credit(const rcclx_plan *p, int phase)
     return false;
 }
 
+/* Ranks of unlike machines that exchange nothing do not wait for each other's headers. */
+static bool strangers(const check_op *op, int a, int b)
+{
+    return op->shape.node && op->shape.node[a] != op->shape.node[b] && !(op->talk.heard[a] >> b & 1);
+}
+
 static check_result wait_step(const check_actor *a, const rcclx_step *st)
 {
     const int piece = a->lane->piece - (st->lag == RCCLX_LAG_PREVIOUS ? CHECK_LANES : 0);
@@ -63,7 +69,7 @@ static check_result wait_step(const check_actor *a, const rcclx_step *st)
     if (st->peer != RCCLX_ALL)
         return await(a, st->peer, mark, st->phase, a->l);
     for (; a->lane->next < a->w->n; a->lane->next++) {
-        if (a->lane->next == a->rank)
+        if (a->lane->next == a->rank || (!st->phase && strangers(a->op, a->rank, a->lane->next)))
             continue;
         const check_result r = await(a, a->lane->next, mark, st->phase, a->l);
         if (r != CHECK_MOVED)

@@ -5,6 +5,7 @@
  * tells the story. */
 #include "plan/plan.h"
 #include "plan/ranks.h"
+#include "plan/talk.h"
 
 enum {
     CHECK_LANES = 2,  /* piece i runs on lane i % 2 */
@@ -50,6 +51,8 @@ typedef struct {
     uint64_t     in_place;
     int          npieces, nin, nout, nslots; /* most blocks of IN, OUT of any rank */
     int          nll;    /* LL slots of a rank */
+    bool         meets;  /* all have finished the operation before */
+    rcclx_talk   talk;   /* over machines */
     check_atom  *user;   /* [rank][IN blocks, then OUT blocks][piece] */
     check_atom  *slots;  /* [rank][lane][slot] */
     check_atom  *ll;     /* [rank][block], pushed [rank][slot] */
