@@ -26,8 +26,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { NEW, CREDIT, PUBLISH, OPEN, RUN };
-enum { CLAIM_BYTES = 1024 };
+enum { NEW, CREDIT, MEET, PUBLISH, OPEN, RUN };
+enum { CLAIM_BYTES = 1024, TELL_ALL = RCCLX_NSLOTS / 2 };
 
 /* Bytes of the buffers a rank passes to a collective. */
 size_t rcclx_op_in_bytes(const rcclx_op *op, int nranks, int rank)
@@ -74,6 +74,8 @@ static int header_of(rcclx_view *v, int r)
     rcclx_runner *run = (rcclx_runner *)v;
     rcclx_header *h = rcclx_header_of(run->team, r, run->seq);
 
+    if (__builtin_expect(run->strangers >> r & 1, 0))
+        return 1;
     if (!gp_reached(&h->seq, run->seq))
         return 0;
     const bool sized = run->task->op.kind != RCCLX_ALL_TO_ALLV;
@@ -148,12 +150,24 @@ static void put_data(rcclx_runner *run, rcclx_header *h)
     gp_demote(slot, run->in_bytes);
 }
 
-/* To all far ranks: the rows of an all-to-all-v, data in the slot, then the header, its counter last. That I am in
+/* Those far ranks that do not hear of me by a header: that I have finished the operation before. They have to know it
+ * now and then, or they would run out of slots. */
+static void tell_others(const rcclx_runner *run)
+{
+    rcclx_team *t = run->team;
+    const rcclx_mark mark = rcclx_mark_of(t, &t->area[t->rank]->done.value, run->seq - 1);
+
+    if (run->talk && (run->meets || run->seq % TELL_ALL == 0))
+        rcclx_mirror_push_both(t, ~run->talk->tells[t->rank], NULL, 0, NULL, 0, &mark, 1);
+}
+
+/* To far ranks: the rows of an all-to-all-v, data in the slot, then the header, its counter last. That I am in
  * this operation says that I have finished the one before. */
-static void send_header(const rcclx_runner *run, const rcclx_header *h)
+static void send_header(const rcclx_runner *run, const rcclx_header *h, size_t nbytes)
 {
     rcclx_team *t = run->team;
     rcclx_area *a = t->area[t->rank];
+    const uint64_t to = run->talk ? run->talk->tells[t->rank] : ~(uint64_t)0;
     const rcclx_mark marks[] = {
         rcclx_mark_of(t, &a->done.value, run->seq - 1), rcclx_mark_of(t, &h->seq, run->seq),
         rcclx_mark_of(t, &a->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq),
@@ -162,12 +176,14 @@ static void send_header(const rcclx_runner *run, const rcclx_header *h)
     for (int r = 0; run->task->op.kind == RCCLX_ALL_TO_ALLV && r < t->nranks; r++)
         if (rcclx_is_far(t, r))
             rcclx_mirror_push(t, r, a->fifo[r].table[run->seq & 1], sizeof(a->fifo[r].table[0]), NULL, 0);
-    rcclx_mirror_push_both(t, RCCLX_ALL, a->slot[run->seq % RCCLX_NSLOTS], h->flags & RCCLX_HDR_DATA ? run->in_bytes : 0, &h->sig,
+    rcclx_mirror_push_both(t, to, a->slot[run->seq % RCCLX_NSLOTS], h->flags & RCCLX_HDR_DATA ? nbytes : 0, &h->sig,
                            sizeof(*h) - offsetof(rcclx_header, sig), marks, 3);
 }
 
-/* quick: the header's cache line may hold the data itself. */
-static void publish_header(rcclx_runner *run, bool quick)
+/* QUICK: the header's cache line may hold the data itself; FILLED: the slot holds them already. */
+typedef enum { OPENLY, QUICK, FILLED } manner;
+
+static void publish_header(rcclx_runner *run, manner how)
 {
     const rcclx_op *op = &run->task->op;
     rcclx_team *t = run->team;
@@ -178,7 +194,9 @@ static void publish_header(rcclx_runner *run, bool quick)
     h->history = (uint16_t)run->history;
     h->count = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count;
     h->scalar = run->scalar[t->rank] = op->scalar;
-    if (quick) {
+    if (how == FILLED) {
+        h->flags |= RCCLX_HDR_DATA;
+    } else if (how == QUICK) {
         if (others_read_mine(op, t->rank))
             put_data(run, h);
     } else {
@@ -193,12 +211,12 @@ static void publish_header(rcclx_runner *run, bool quick)
         if (overlap(run))
             h->flags |= RCCLX_HDR_OVERLAP;
         run->opened = true;
-        if (run->with_data && (t->algo[0] || (!t->one_process && (h->flags & both) != both)))
+        if (run->with_data && !t->mirror && (t->algo[0] || (!t->one_process && (h->flags & both) != both)))
             put_data(run, h);
     }
     run->published = true;
     if (t->mirror)
-        send_header(run, h);
+        send_header(run, h, how == FILLED ? run->out_bytes : run->in_bytes);
     run->my_flags = h->flags; /* reading them back later would fetch the line again */
     gp_publish(&h->seq, run->seq);
     gp_publish(&t->area[t->rank]->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq);
@@ -209,12 +227,12 @@ static void publish_header(rcclx_runner *run, bool quick)
         gp_claim(t->area[t->rank]->slot[(run->seq + 1) % RCCLX_NSLOTS], run->in_bytes < CLAIM_BYTES ? run->in_bytes : CLAIM_BYTES);
 }
 
-static void publish(rcclx_view *v)
+static void publish(rcclx_view *v, bool filled)
 {
     rcclx_runner *run = (rcclx_runner *)v;
 
     if (!run->published)
-        publish_header(run, true);
+        publish_header(run, filled ? FILLED : QUICK);
 }
 
 static void signalled(rcclx_view *v, const rcclx_lane *l, uint64_t mark)
@@ -259,7 +277,10 @@ static void begin(rcclx_task *task)
     run->published = run->opened = false;
     run->open_next = 0;
     run->failure = RCCLX_OK;
-    run->streaming = false;
+    run->streaming = run->meets = false;
+    run->ahead = NULL;
+    run->talk = NULL;
+    run->strangers = 0;
     v->seq = run->seq;
     v->count = op->count;
     v->size = size;
@@ -339,6 +360,8 @@ static void start_lanes(rcclx_runner *run, const rcclx_plan *plan)
         v->npieces = (uint32_t)((largest + v->slot_count - 1) / v->slot_count);
         v->nlanes = v->npieces > 1 ? RCCLX_NLANES : 1;
     }
+    if (!plan->pieced && plan->nslots)
+        v->slot_bytes = RCCLX_LANE_BYTES / plan->nslots / 64 * 64;
     for (uint32_t l = 0; l < v->nlanes; l++) {
         v->lane[l].pc = v->lane[l].turn = 0;
         v->lane[l].finished = false;
@@ -428,9 +451,10 @@ static rcclx_status open_and_choose(rcclx_runner *run)
                            ((together && t->cma) || one ? RCCLX_FACT_CMA : 0) | (any & RCCLX_HDR_OVERLAP ? 0 : RCCLX_FACT_APART) |
                            (rounds_once(run) ? RCCLX_FACT_ONE_ROUND : 0);
     const size_t nbytes = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count * v->size;
-    const rcclx_plan *plan = op->codec ? rcclx_pick_coded(run->pick, op->kind, op->root)
-                                       : rcclx_pick_plan(run->pick, op->kind, op->root, nbytes, facts,
-                                                         run->with_data && (all & RCCLX_HDR_DATA));
+    const rcclx_plan *plan = run->ahead ? run->ahead
+                           : op->codec  ? rcclx_pick_coded(run->pick, op->kind, op->root)
+                                        : rcclx_pick_plan(run->pick, op->kind, op->root, nbytes, facts,
+                                                          run->with_data && (all & RCCLX_HDR_DATA));
     if (!plan)
         return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
     reach_peers(run);
@@ -482,6 +506,60 @@ static rcclx_status finish(rcclx_runner *run, rcclx_status s)
     return s;
 }
 
+/* Ranks on several machines know what the headers could tell of buffers: they are reached by nobody. So the plan is
+ * chosen at once, and headers go to those whom it concerns. */
+static rcclx_status choose_ahead(rcclx_runner *run)
+{
+    rcclx_team *t = run->team;
+    const rcclx_op *op = &run->task->op;
+    const unsigned facts = rounds_once(run) ? RCCLX_FACT_ONE_ROUND : 0;
+
+    if (op->kind != RCCLX_ALL_TO_ALLV) {
+        run->ahead = op->codec ? rcclx_pick_coded(run->pick, op->kind, op->root)
+                               : rcclx_pick_plan(run->pick, op->kind, op->root, op->count * run->view.size, facts, run->with_data);
+        if (!run->ahead)
+            return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
+        run->talk = rcclx_pick_talk(run->ahead);
+    }
+    run->meets = rcclx_talk_meets(run->talk, t->nranks, run->since);
+    for (int r = 0; run->talk && r < t->nranks; r++)
+        if (rcclx_is_far(t, r) && !(run->talk->tells[r] >> t->rank & 1))
+            run->strangers |= (uint64_t)1 << r;
+    tell_others(run);
+    return RCCLX_OK;
+}
+
+/* All far ranks have finished the operation before this one. */
+static bool all_met(rcclx_runner *run)
+{
+    rcclx_team *t = run->team;
+
+    for (int r = 0; run->meets && r < t->nranks; r++)
+        if (rcclx_is_far(t, r) && (int64_t)(gp_peek(&t->area[r]->done.value) - (run->seq - 1)) < 0) {
+            run->view.waiting = r;
+            return false;
+        }
+    return true;
+}
+
+/* One exchange through slots, or what begins with it. */
+static rcclx_status run_small(rcclx_runner *run, const rcclx_plan *plan)
+{
+    const rcclx_op *op = &run->task->op;
+    rcclx_view *v = &run->view;
+
+    v->in[v->rank] = (char *)(uintptr_t)op->in;
+    v->out[v->rank] = op->out;
+    if (!plan->nslots || !rcclx_plan_fills(plan))
+        publish_header(run, QUICK); /* with the data, if this rank has any to put */
+    const int done = plan->nslots ? 0 : rcclx_runner_once(run, plan);
+    if (done)
+        return done > 0 ? RCCLX_OK : run->failure;
+    start_lanes(run, plan);
+    run->task->state = RUN;
+    return run_lanes(run);
+}
+
 static rcclx_status advance(rcclx_runner *run)
 {
     rcclx_team *t = run->team;
@@ -493,25 +571,21 @@ static rcclx_status advance(rcclx_runner *run)
         if (!has_credit(run))
             return RCCLX_AGAIN;
         run->with_data = op->kind != RCCLX_ALL_TO_ALLV && !op->codec && slot_bytes(op, t->nranks) <= t->slot_max;
-        if (run->with_data && !t->algo[0] && slot_bytes(op, t->nranks) <= t->quick) {
+        if (t->mirror)
+            RCCLX_TRY(choose_ahead(run));
+        else if (run->with_data && !t->algo[0] && slot_bytes(op, t->nranks) <= t->quick) {
             const rcclx_plan *plan = rcclx_pick_slot(run->pick, op->kind, op->root);
-            if (!plan)
-                return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
-            run->view.in[t->rank] = (char *)(uintptr_t)op->in;
-            run->view.out[t->rank] = op->out;
-            publish_header(run, true); /* with the data, if this rank has any to put */
-            const int done = rcclx_runner_once(run, plan);
-            if (done)
-                return done > 0 ? RCCLX_OK : run->failure;
-            start_lanes(run, plan);
-            task->state = RUN;
-            return advance(run);
+            return plan ? run_small(run, plan) : rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
         }
+        task->state = MEET; /* fall through */
+    case MEET:
+        if (run->ahead && !run->ahead->pieced)
+            return all_met(run) ? run_small(run, run->ahead) : RCCLX_AGAIN;
         if (op->kind == RCCLX_ALL_TO_ALLV)
             fill_table(run);
         task->state = PUBLISH; /* fall through */
     case PUBLISH:
-        publish_header(run, false);
+        publish_header(run, OPENLY);
         task->state = OPEN; /* fall through */
     case OPEN:
         for (int r; (r = run->open_next) < t->nranks; run->open_next++) {
@@ -521,6 +595,8 @@ static rcclx_status advance(rcclx_runner *run)
             run->view.waiting = r;
             return here ? run->failure : RCCLX_AGAIN;
         }
+        if (!all_met(run))
+            return RCCLX_AGAIN;
         RCCLX_TRY(open_and_choose(run));
         task->state = RUN; /* fall through */
     default:

@@ -149,20 +149,23 @@ rcclx_mark rcclx_mark_of(const rcclx_team *t, const _Atomic uint64_t *counter, u
     return (rcclx_mark){ .value = value, .offset = (uint32_t)offset, .width = 8 };
 }
 
-static void push(rcclx_team *t, int to, rcclx_frame *f, const void *data, size_t nbytes)
+static uint64_t set_of(int to)
+{
+    return to == RCCLX_ALL ? ~(uint64_t)0 : (uint64_t)1 << to;
+}
+
+static void push(rcclx_team *t, uint64_t to, rcclx_frame *f, const void *data, size_t nbytes)
 {
     rcclx_mirror *m = t->mirror;
 
     f->from = (uint32_t)t->rank;
     pthread_mutex_lock(&m->lock);
-    for (int r = to == RCCLX_ALL ? 0 : to; r < t->nranks; r++) {
+    for (int r; to && (r = __builtin_ctzll(to)) < t->nranks; to &= to - 1) {
         far_rank *dst = m->far[r];
-        if (dst && !atomic_load_explicit(&dst->lost, memory_order_relaxed)) {
-            f->seq = ++dst->sent;
-            m->net->send(m->end, r, f, data, nbytes);
-        }
-        if (to != RCCLX_ALL)
-            break;
+        if (!dst || atomic_load_explicit(&dst->lost, memory_order_relaxed))
+            continue;
+        f->seq = ++dst->sent;
+        m->net->send(m->end, r, f, data, nbytes);
     }
     pthread_mutex_unlock(&m->lock);
 }
@@ -182,18 +185,20 @@ void rcclx_mirror_push(rcclx_team *t, int to, const void *data, size_t nbytes, c
     rcclx_frame f;
 
     describe(t, &f, data, nbytes, marks, nmarks);
-    push(t, to, &f, data, nbytes);
+    push(t, set_of(to), &f, data, nbytes);
 }
 
-void rcclx_mirror_push_both(rcclx_team *t, int to, const void *data, size_t nbytes, const void *inside, size_t ninside,
+void rcclx_mirror_push_both(rcclx_team *t, uint64_t to, const void *data, size_t nbytes, const void *inside, size_t ninside,
                             const rcclx_mark *marks, int nmarks)
 {
     rcclx_frame f;
 
     describe(t, &f, data, nbytes, marks, nmarks);
-    f.inside_offset = (uint32_t)((const char *)inside - (const char *)t->area[t->rank]);
-    f.ninside = (uint32_t)ninside;
-    memcpy(f.inside, inside, ninside);
+    if (ninside) {
+        f.inside_offset = (uint32_t)((const char *)inside - (const char *)t->area[t->rank]);
+        f.ninside = (uint32_t)ninside;
+        memcpy(f.inside, inside, ninside);
+    }
     push(t, to, &f, data, nbytes);
 }
 
@@ -226,7 +231,7 @@ void rcclx_mirror_decide(rcclx_team *t, const rcclx_agreed *a)
 {
     rcclx_frame f = { .what = DECISIONS };
 
-    push(t, RCCLX_ALL, &f, a, sizeof(*a));
+    push(t, set_of(RCCLX_ALL), &f, a, sizeof(*a));
 }
 
 const rcclx_agreed *rcclx_team_agreed(const rcclx_team *t)

@@ -7,6 +7,7 @@
 #include "exec/lane.h"
 #include "exec/task.h"
 #include "plan/route.h"
+#include "plan/talk.h"
 
 typedef struct rcclx_pick rcclx_pick; /* pick.c: which plan, remembered */
 
@@ -30,6 +31,13 @@ struct rcclx_runner {
     char        *bounce;    /* RCCLX_BOUNCE_BYTES, for get and put */
     rcclx_pick  *pick;
     const rcclx_routes *routes; /* of the plan that runs */
+
+    /* over machines: a plan is chosen before it is known who calls, and says whom to tell */
+    const rcclx_plan *ahead;    /* NULL: not yet, or as the headers say */
+    const rcclx_talk *talk;     /* its; NULL: all with all */
+    bool         meets;         /* all finish the operation before first */
+    uint64_t     strangers;     /* far ranks whose header does not come */
+    uint64_t     since[RCCLX_MAX_RANKS]; /* rcclx_talk_meets */
 };
 
 /* agree.c: do all ranks call the same? */
@@ -58,6 +66,7 @@ int               rcclx_runner_once(rcclx_runner *run, const rcclx_plan *p);
 
 /* pick.c; with far ranks a plan has routes, and room for what its slots hold (nslots a lane). */
 const rcclx_routes *rcclx_pick_routes(const rcclx_plan *p, size_t **filled);
+const rcclx_talk   *rcclx_pick_talk(const rcclx_plan *p);
 rcclx_status      rcclx_pick_create(rcclx_pick **p, rcclx_team *t);
 void              rcclx_pick_destroy(rcclx_pick *p);
 /* The plan for this operation; facts as algo.h wants them. NULL: out of memory. */

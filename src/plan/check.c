@@ -146,7 +146,7 @@ static bool begin(check_world *w, int rank)
     rcclx_check_join(w, r->lane[0].clock, r->lane[1].clock);
     rcclx_check_join(w, r->lane[1].clock, r->lane[0].clock);
     r->begun = true;
-    r->header = !rcclx_check_fills_slot(a.plan);
+    r->header = !rcclx_plan_fills(a.plan);
     for (int l = 0; l < CHECK_LANES; l++) {
         r->lane[l].piece = l;
         r->lane[l].pc = 0;

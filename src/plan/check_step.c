@@ -7,17 +7,6 @@ static check_result moved(bool ok)
     return ok ? CHECK_MOVED : CHECK_FAULT;
 }
 
-bool rcclx_check_fills_slot(const rcclx_plan *p)
-{
-    for (uint32_t i = 0; i < p->nsteps && !p->pushes; i++) {
-        const rcclx_step *st = &p->steps[i];
-        for (int k = 0; k < st->ndst; k++)
-            if (rcclx_ranks_is_slot(st, &p->refs[st->first + st->nsrc + (uint32_t)k]))
-                return true;
-    }
-    return false;
-}
-
 /* --- waiting ----------------------------------------------------------------- */
 
 /* The counter of `rank` must reach mark; blocked until it does. */

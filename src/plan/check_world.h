@@ -151,7 +151,6 @@ bool rcclx_check_new_value(check_world *w, const check_value *v, uint32_t *id);
 /* check_step.c */
 typedef enum { CHECK_MOVED, CHECK_BLOCKED, CHECK_FAULT } check_result;
 check_result rcclx_check_step(const check_actor *a, const rcclx_step *st);
-bool rcclx_check_fills_slot(const rcclx_plan *p); /* a COPY into its own LL slot is its header */
 
 /* check_push.c: pushed slots */
 check_result rcclx_check_await_pushed(const check_actor *a, const rcclx_step *st);

@@ -72,7 +72,6 @@ static void look_at(rcclx_talk *t, const rcclx_plan *p, int r, uint64_t far, uin
             *early |= hears;
         wrote |= moves && writes(p, s) & 1;
         t->writes |= moves && writes(p, s) & 1;
-        t->fills |= moves && r == p->shape.rank && writes(p, s) & 2;
     }
 }
 

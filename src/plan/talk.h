@@ -16,7 +16,6 @@ typedef struct {
     uint64_t heard[64]; /* far ranks that both have heard from each other before they write scratch */
     uint64_t tells[64]; /* far ranks that r's header goes to */
     bool     writes;    /* somebody writes scratch */
-    bool     fills;     /* plans[shape.rank] fills its LL slot, which is its header */
 } rcclx_talk;
 
 /* plans: of all ranks; node: their machines. At most 64 ranks. */
