@@ -155,10 +155,14 @@ static void put_data(rcclx_runner *run, rcclx_header *h)
 static void tell_others(const rcclx_runner *run)
 {
     rcclx_team *t = run->team;
-    const rcclx_mark mark = rcclx_mark_of(t, &t->area[t->rank]->done.value, run->seq - 1);
+    rcclx_area *a = t->area[t->rank];
+    const rcclx_mark marks[] = {
+        rcclx_mark_of(t, &a->done.value, run->seq - 1),
+        rcclx_mark_of(t, &a->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq),
+    };
 
     if (run->talk && (run->meets || run->seq % TELL_ALL == 0))
-        rcclx_mirror_push_both(t, ~run->talk->tells[t->rank], NULL, 0, NULL, 0, &mark, 1);
+        rcclx_mirror_push_both(t, ~run->talk->tells[t->rank], NULL, 0, NULL, 0, marks, 2);
 }
 
 /* To far ranks: the rows of an all-to-all-v, data in the slot, then the header, its counter last. That I am in
@@ -623,6 +627,34 @@ int rcclx_coll_waits_for(const rcclx_task *t)
     const rcclx_runner *run = t->op.team->runner;
 
     return run->task == t && run->view.waiting != RCCLX_ALL ? run->view.waiting : -1;
+}
+
+/* Headers go to those whom a plan concerns, so that a wait may be for one that never comes: far ranks call something else,
+ * in which they have nothing to tell this one. Either a third one's header says so, or the rank waited for is heard of
+ * again, further on. */
+rcclx_status rcclx_coll_passed(const rcclx_task *task)
+{
+    const rcclx_runner *run = task->op.team->runner;
+    rcclx_team *t = run->team;
+    const int r = run->view.waiting;
+    char mine[160], text[RCCLX_ERROR_TEXT];
+
+    if (run->task != task || r == RCCLX_ALL || !rcclx_is_far(t, r) || !run->ahead)
+        return RCCLX_AGAIN;
+    for (int q = 0; q < t->nranks; q++) {
+        const uint64_t theirs = atomic_load_explicit(&t->area[q]->ident.path, memory_order_acquire);
+        if (rcclx_is_far(t, q) && (uint32_t)theirs == (uint32_t)run->seq && theirs >> 32 != run->history)
+            return rcclx_mismatch(t, q, run->seq);
+    }
+    const uint32_t path = (uint32_t)atomic_load_explicit(&t->area[r]->ident.path, memory_order_acquire);
+    if ((int32_t)(path - (uint32_t)run->seq) < 0 || gp_reached(&rcclx_header_of(t, r, run->seq)->seq, run->seq))
+        return RCCLX_AGAIN;
+    rcclx_call_words(run->sig, task->op.count, mine, sizeof(mine));
+    snprintf(text, sizeof(text), "collective number %llu: rank %d calls %s and waits for rank %d, which has come to number %llu and calls "
+             "something else; all ranks must make the same calls in the same order with the same count, type, operator, root and "
+             "precision", (unsigned long long)run->seq, t->rank, mine, r,
+             (unsigned long long)(run->seq + (path - (uint32_t)run->seq)));
+    return rcclx_team_break(t, RCCLX_MISMATCH, text);
 }
 
 /* --- made once a team ----------------------------------------------------------- */

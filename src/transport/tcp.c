@@ -24,6 +24,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -451,16 +452,23 @@ static rcclx_status connect_rank(void *p, int rank, const void *bytes, size_t nb
     return RCCLX_OK;
 }
 
-/* What was sent has come to the other machine, as far as that answers: a connection that is closed with anything unread
- * takes back what has not. */
+/* Has what was sent come to the other machine, or has that hung up, so that it never will? */
+static bool delivered(const way *w)
+{
+    struct pollfd p = { .fd = w->fd };
+    int left = 0;
+
+    return w->fd < 0 || w->broken || (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR)) || ioctl(w->fd, TIOCOUTQ, &left) || !left;
+}
+
+/* A connection that is closed with anything unread takes back what the other machine does not have yet. */
 static void linger(const end *e, uint64_t deadline)
 {
     const struct timespec nap = { 0, 100000 };
 
     for (int i = 0; i < e->nways; i++)
-        for (int left = 1; e->ways[i]->fd >= 0 && !e->ways[i]->broken && rcclx_clock_ns() < deadline; nanosleep(&nap, NULL))
-            if (ioctl(e->ways[i]->fd, TIOCOUTQ, &left) || !left)
-                break;
+        while (!delivered(e->ways[i]) && rcclx_clock_ns() < deadline)
+            nanosleep(&nap, NULL);
 }
 
 static void close_end(void *p, double seconds)
