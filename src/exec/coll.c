@@ -639,7 +639,7 @@ rcclx_status rcclx_coll_passed(const rcclx_task *task)
     const int r = run->view.waiting;
     char mine[160], text[RCCLX_ERROR_TEXT];
 
-    if (run->task != task || r == RCCLX_ALL || !rcclx_is_far(t, r) || !run->ahead)
+    if (run->task != task || r == RCCLX_ALL || !rcclx_is_far(t, r) || !run->ahead || run->strangers >> r & 1)
         return RCCLX_AGAIN;
     for (int q = 0; q < t->nranks; q++) {
         const uint64_t theirs = atomic_load_explicit(&t->area[q]->ident.path, memory_order_acquire);
