@@ -150,8 +150,8 @@ static void put_data(rcclx_runner *run, rcclx_header *h)
     gp_demote(slot, run->in_bytes);
 }
 
-/* Those far ranks that do not hear of me by a header: that I have finished the operation before. They have to know it
- * now and then, or they would run out of slots. */
+/* Those far ranks that do not hear of me by a header, or only after all have met: that I have finished the operation before.
+ * They have to know it now and then, too, or they would run out of slots. */
 static void tell_others(const rcclx_runner *run)
 {
     rcclx_team *t = run->team;
@@ -163,6 +163,8 @@ static void tell_others(const rcclx_runner *run)
 
     if (run->talk && (run->meets || run->seq % TELL_ALL == 0))
         rcclx_mirror_push_both(t, ~run->talk->tells[t->rank], NULL, 0, NULL, 0, marks, 2);
+    if (run->meets && !run->ahead->pieced) /* what I call stands in the header, which comes later */
+        rcclx_mirror_push_both(t, run->talk->tells[t->rank], NULL, 0, NULL, 0, marks, 1);
 }
 
 /* To far ranks: the rows of an all-to-all-v, data in the slot, then the header, its counter last. That I am in
