@@ -12,6 +12,7 @@
  * it has to hear before it writes there. */
 #include "algo/algo.h"
 #include "algo/parts.h"
+#include "plan/talk.h"
 
 enum { HERE = 1 };
 
@@ -132,7 +133,7 @@ static void broadcast(rcclx_plan *p, const rcclx_shape *s, int mine)
 
 static bool can(const rcclx_shape *s)
 {
-    return s->node && !s->coded && machines(s) > 1 && machines(s) < s->nranks;
+    return s->node && !s->coded && s->nranks <= RCCLX_TALKERS /* else far ranks do not meet before it */ && machines(s) > 1 && machines(s) < s->nranks;
 }
 
 static void build(rcclx_plan *p, const rcclx_shape *s)

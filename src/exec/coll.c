@@ -27,7 +27,7 @@
 #include <sys/mman.h>
 
 enum { NEW, CREDIT, MEET, PUBLISH, OPEN, RUN };
-enum { CLAIM_BYTES = 1024, TELL_ALL = RCCLX_NSLOTS / 2 };
+enum { CLAIM_BYTES = 1024 };
 
 /* Bytes of the buffers a rank passes to a collective. */
 size_t rcclx_op_in_bytes(const rcclx_op *op, int nranks, int rank)
@@ -74,7 +74,7 @@ static int header_of(rcclx_view *v, int r)
     rcclx_runner *run = (rcclx_runner *)v;
     rcclx_header *h = rcclx_header_of(run->team, r, run->seq);
 
-    if (__builtin_expect(run->strangers >> r & 1, 0))
+    if (__builtin_expect(run->strangers && run->strangers >> r & 1, 0))
         return 1;
     if (!gp_reached(&h->seq, run->seq))
         return 0;
@@ -150,42 +150,6 @@ static void put_data(rcclx_runner *run, rcclx_header *h)
     gp_demote(slot, run->in_bytes);
 }
 
-/* Those far ranks that do not hear of me by a header, or only after all have met: that I have finished the operation before.
- * They have to know it now and then, too, or they would run out of slots. */
-static void tell_others(const rcclx_runner *run)
-{
-    rcclx_team *t = run->team;
-    rcclx_area *a = t->area[t->rank];
-    const rcclx_mark marks[] = {
-        rcclx_mark_of(t, &a->done.value, run->seq - 1),
-        rcclx_mark_of(t, &a->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq),
-    };
-
-    if (run->talk && (run->meets || run->seq % TELL_ALL == 0))
-        rcclx_mirror_push_both(t, ~run->talk->tells[t->rank], NULL, 0, NULL, 0, marks, 2);
-    if (run->meets && !run->ahead->pieced) /* what I call stands in the header, which comes later */
-        rcclx_mirror_push_both(t, run->talk->tells[t->rank], NULL, 0, NULL, 0, marks, 1);
-}
-
-/* To far ranks: the rows of an all-to-all-v, data in the slot, then the header, its counter last. That I am in
- * this operation says that I have finished the one before. */
-static void send_header(const rcclx_runner *run, const rcclx_header *h, size_t nbytes)
-{
-    rcclx_team *t = run->team;
-    rcclx_area *a = t->area[t->rank];
-    const uint64_t to = run->talk ? run->talk->tells[t->rank] : ~(uint64_t)0;
-    const rcclx_mark marks[] = {
-        rcclx_mark_of(t, &a->done.value, run->seq - 1), rcclx_mark_of(t, &h->seq, run->seq),
-        rcclx_mark_of(t, &a->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq),
-    };
-
-    for (int r = 0; run->task->op.kind == RCCLX_ALL_TO_ALLV && r < t->nranks; r++)
-        if (rcclx_is_far(t, r))
-            rcclx_mirror_push(t, r, a->fifo[r].table[run->seq & 1], sizeof(a->fifo[r].table[0]), NULL, 0);
-    rcclx_mirror_push_both(t, to, a->slot[run->seq % RCCLX_NSLOTS], h->flags & RCCLX_HDR_DATA ? nbytes : 0, &h->sig,
-                           sizeof(*h) - offsetof(rcclx_header, sig), marks, 3);
-}
-
 /* QUICK: the header's cache line may hold the data itself; FILLED: the slot holds them already. */
 typedef enum { OPENLY, QUICK, FILLED } manner;
 
@@ -199,7 +163,7 @@ static void publish_header(rcclx_runner *run, manner how)
     h->flags = 0;
     h->history = (uint16_t)run->history;
     h->count = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count;
-    h->scalar = run->scalar[t->rank] = op->scalar;
+    h->scalar = op->scalar;
     if (how == FILLED) {
         h->flags |= RCCLX_HDR_DATA;
     } else if (how == QUICK) {
@@ -222,7 +186,7 @@ static void publish_header(rcclx_runner *run, manner how)
     }
     run->published = true;
     if (t->mirror)
-        send_header(run, h, how == FILLED ? run->out_bytes : run->in_bytes);
+        rcclx_far_header(run, h, how == FILLED ? run->out_bytes : run->in_bytes);
     run->my_flags = h->flags; /* reading them back later would fetch the line again */
     gp_publish(&h->seq, run->seq);
     gp_publish(&t->area[t->rank]->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq);
@@ -281,6 +245,7 @@ static void begin(rcclx_task *task)
     run->sig = rcclx_signature(op);
     run->history = rcclx_history(run->history, run->sig, op->kind == RCCLX_ALL_TO_ALLV ? 0 : op->count);
     run->published = run->opened = false;
+    run->scalar[t->rank] = op->scalar;
     run->open_next = 0;
     run->failure = RCCLX_OK;
     run->streaming = run->meets = false;
@@ -305,6 +270,8 @@ static void begin(rcclx_task *task)
         run->in_bytes = rcclx_op_in_bytes(op, t->nranks, t->rank);
         run->out_bytes = rcclx_op_out_bytes(op, t->nranks, t->rank);
     }
+    if (t->mirror && op->kind == RCCLX_ALL_TO_ALLV) /* two tables, so that all must know soon how far each is */
+        rcclx_mirror_count(t, RCCLX_ALL, &t->area[t->rank]->done.value, run->seq - 1);
     rcclx_team_now(t, RCCLX_NOW(op->kind, op->root, task->grouped));
 }
 
@@ -426,7 +393,7 @@ static rcclx_status read_tables(rcclx_runner *run)
 
 /* An integer average is exact only if it is rounded at the end. Short floats would be rounded once a machine, and overflow
  * on the way to a sum or average that does not; who asks for an algorithm by name may have that. */
-static bool rounds_once(const rcclx_runner *run)
+bool rcclx_rounds_once(const rcclx_runner *run)
 {
     const rcclx_op *op = &run->task->op;
     const bool narrow = op->type == RCCLX_F16 || op->type == RCCLX_BF16 || op->type == RCCLX_F8E4M3 || op->type == RCCLX_F8E5M2;
@@ -455,7 +422,7 @@ static rcclx_status open_and_choose(rcclx_runner *run)
     const unsigned facts = (one || (together && all & RCCLX_HDR_IN_ARENA) ? RCCLX_FACT_IN_MAPPED : 0) |
                            (one || (together && all & RCCLX_HDR_OUT_ARENA) ? RCCLX_FACT_OUT_MAPPED : 0) |
                            ((together && t->cma) || one ? RCCLX_FACT_CMA : 0) | (any & RCCLX_HDR_OVERLAP ? 0 : RCCLX_FACT_APART) |
-                           (rounds_once(run) ? RCCLX_FACT_ONE_ROUND : 0);
+                           (rcclx_rounds_once(run) ? RCCLX_FACT_ONE_ROUND : 0);
     const size_t nbytes = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count * v->size;
     const rcclx_plan *plan = run->ahead ? run->ahead
                            : op->codec  ? rcclx_pick_coded(run->pick, op->kind, op->root)
@@ -512,42 +479,6 @@ static rcclx_status finish(rcclx_runner *run, rcclx_status s)
     return s;
 }
 
-/* Ranks on several machines know what the headers could tell of buffers: they are reached by nobody. So the plan is
- * chosen at once, and headers go to those whom it concerns. */
-static rcclx_status choose_ahead(rcclx_runner *run)
-{
-    rcclx_team *t = run->team;
-    const rcclx_op *op = &run->task->op;
-    const unsigned facts = rounds_once(run) ? RCCLX_FACT_ONE_ROUND : 0;
-
-    if (op->kind != RCCLX_ALL_TO_ALLV) {
-        run->ahead = op->codec ? rcclx_pick_coded(run->pick, op->kind, op->root)
-                               : rcclx_pick_plan(run->pick, op->kind, op->root, op->count * run->view.size, facts, run->with_data);
-        if (!run->ahead)
-            return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
-        run->talk = rcclx_pick_talk(run->ahead);
-    }
-    run->meets = rcclx_talk_meets(run->talk, t->nranks, run->since);
-    for (int r = 0; run->talk && r < t->nranks; r++)
-        if (rcclx_is_far(t, r) && !(run->talk->tells[r] >> t->rank & 1))
-            run->strangers |= (uint64_t)1 << r;
-    tell_others(run);
-    return RCCLX_OK;
-}
-
-/* All far ranks have finished the operation before this one. */
-static bool all_met(rcclx_runner *run)
-{
-    rcclx_team *t = run->team;
-
-    for (int r = 0; run->meets && r < t->nranks; r++)
-        if (rcclx_is_far(t, r) && (int64_t)(gp_peek(&t->area[r]->done.value) - (run->seq - 1)) < 0) {
-            run->view.waiting = r;
-            return false;
-        }
-    return true;
-}
-
 /* One exchange through slots, or what begins with it. */
 static rcclx_status run_small(rcclx_runner *run, const rcclx_plan *plan)
 {
@@ -578,7 +509,7 @@ static rcclx_status advance(rcclx_runner *run)
             return RCCLX_AGAIN;
         run->with_data = op->kind != RCCLX_ALL_TO_ALLV && !op->codec && slot_bytes(op, t->nranks) <= t->slot_max;
         if (t->mirror)
-            RCCLX_TRY(choose_ahead(run));
+            RCCLX_TRY(rcclx_far_choose(run));
         else if (run->with_data && !t->algo[0] && slot_bytes(op, t->nranks) <= t->quick) {
             const rcclx_plan *plan = rcclx_pick_slot(run->pick, op->kind, op->root);
             return plan ? run_small(run, plan) : rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
@@ -586,7 +517,7 @@ static rcclx_status advance(rcclx_runner *run)
         task->state = MEET; /* fall through */
     case MEET:
         if (run->ahead && !run->ahead->pieced)
-            return all_met(run) ? run_small(run, run->ahead) : RCCLX_AGAIN;
+            return rcclx_far_met(run) ? run_small(run, run->ahead) : RCCLX_AGAIN;
         if (op->kind == RCCLX_ALL_TO_ALLV)
             fill_table(run);
         task->state = PUBLISH; /* fall through */
@@ -601,7 +532,7 @@ static rcclx_status advance(rcclx_runner *run)
             run->view.waiting = r;
             return here ? run->failure : RCCLX_AGAIN;
         }
-        if (!all_met(run))
+        if (!rcclx_far_met(run))
             return RCCLX_AGAIN;
         RCCLX_TRY(open_and_choose(run));
         task->state = RUN; /* fall through */
@@ -629,34 +560,6 @@ int rcclx_coll_waits_for(const rcclx_task *t)
     const rcclx_runner *run = t->op.team->runner;
 
     return run->task == t && run->view.waiting != RCCLX_ALL ? run->view.waiting : -1;
-}
-
-/* Headers go to those whom a plan concerns, so that a wait may be for one that never comes: far ranks call something else,
- * in which they have nothing to tell this one. Either a third one's header says so, or the rank waited for is heard of
- * again, further on. */
-rcclx_status rcclx_coll_passed(const rcclx_task *task)
-{
-    const rcclx_runner *run = task->op.team->runner;
-    rcclx_team *t = run->team;
-    const int r = run->view.waiting;
-    char mine[160], text[RCCLX_ERROR_TEXT];
-
-    if (run->task != task || r == RCCLX_ALL || !rcclx_is_far(t, r) || !run->ahead || run->strangers >> r & 1)
-        return RCCLX_AGAIN;
-    for (int q = 0; q < t->nranks; q++) {
-        const uint64_t theirs = atomic_load_explicit(&t->area[q]->ident.path, memory_order_acquire);
-        if (rcclx_is_far(t, q) && (uint32_t)theirs == (uint32_t)run->seq && theirs >> 32 != run->history)
-            return rcclx_mismatch(t, q, run->seq);
-    }
-    const uint32_t path = (uint32_t)atomic_load_explicit(&t->area[r]->ident.path, memory_order_acquire);
-    if ((int32_t)(path - (uint32_t)run->seq) < 0 || gp_reached(&rcclx_header_of(t, r, run->seq)->seq, run->seq))
-        return RCCLX_AGAIN;
-    rcclx_call_words(run->sig, task->op.count, mine, sizeof(mine));
-    snprintf(text, sizeof(text), "collective number %llu: rank %d calls %s and waits for rank %d, which has come to number %llu and calls "
-             "something else; all ranks must make the same calls in the same order with the same count, type, operator, root and "
-             "precision", (unsigned long long)run->seq, t->rank, mine, r,
-             (unsigned long long)(run->seq + (path - (uint32_t)run->seq)));
-    return rcclx_team_break(t, RCCLX_MISMATCH, text);
 }
 
 /* --- made once a team ----------------------------------------------------------- */

@@ -75,9 +75,11 @@ static rcclx_status find_routes(const rcclx_team *t, const rcclx_algo *a, entry 
 
     if (!t->mirror)
         return RCCLX_OK;
-    RCCLX_TRY(rcclx_ranks_build(a, &e->plan.shape, &all));
-    rcclx_talk_find(&e->talk, all, t->nranks, t->node);
-    rcclx_ranks_free(all, t->nranks);
+    if (t->nranks <= RCCLX_TALKERS) {
+        RCCLX_TRY(rcclx_ranks_build(a, &e->plan.shape, &all));
+        rcclx_talk_find(&e->talk, all, t->nranks, t->node);
+        rcclx_ranks_free(all, t->nranks);
+    }
     for (int r = 0; r < t->nranks; r++)
         far[r] = rcclx_is_far(t, r);
     RCCLX_TRY(rcclx_routes_build(&e->routes, a, &e->plan, far));

@@ -37,7 +37,7 @@ struct rcclx_runner {
     const rcclx_talk *talk;     /* its; NULL: all with all */
     bool         meets;         /* all finish the operation before first */
     uint64_t     strangers;     /* far ranks whose header does not come */
-    uint64_t     since[RCCLX_MAX_RANKS]; /* rcclx_talk_meets */
+    uint64_t     since[RCCLX_TALKERS]; /* rcclx_talk_meets */
 };
 
 /* agree.c: do all ranks call the same? */
@@ -59,6 +59,15 @@ size_t            rcclx_op_in_bytes(const rcclx_op *op, int nranks, int rank);
 size_t            rcclx_op_out_bytes(const rcclx_op *op, int nranks, int rank);
 rcclx_status      rcclx_runner_create(rcclx_team *t);
 void              rcclx_runner_destroy(rcclx_team *t);
+
+/* Must the operation be rounded once, at the end? */
+bool              rcclx_rounds_once(const rcclx_runner *run);
+
+/* far.c: with ranks on several machines. choose: the plan, before headers are known (not all-to-all-v), and whom to tell;
+ * met: have all finished the operation before, where that must be; header: send it, with nbytes of my slot. */
+rcclx_status      rcclx_far_choose(rcclx_runner *run);
+bool              rcclx_far_met(rcclx_runner *run);
+void              rcclx_far_header(const rcclx_runner *run, const rcclx_header *h, size_t nbytes);
 
 /* once.c: a slot plan whose put is done, straight through. 1: done; 0: a peer is late, nothing was
  * done; -1: failed (run->failure). */

@@ -23,7 +23,7 @@ static uint64_t far_of(const uint8_t *node, int n, int r)
 static void both(uint64_t *words, int r, uint64_t with)
 {
     words[r] |= with;
-    for (int q = 0; q < 64; q++)
+    for (int q = 0; q < RCCLX_TALKERS; q++)
         if (with >> q & 1)
             words[q] |= bit(r);
 }
@@ -65,7 +65,7 @@ static void look_at(rcclx_talk *t, const rcclx_plan *p, int r, uint64_t far, uin
         const uint64_t reads = moves ? touches(p, s, false) & far : s->op == RCCLX_STEP_WAIT && s->phase ? waits : 0;
         const uint64_t hears = moves ? touches(p, s, true) & far : s->op == RCCLX_STEP_WAIT && !s->phase && !p->pieced ? waits : 0;
         both(t->reads, r, reads);
-        for (int q = 0; q < 64; q++)
+        for (int q = 0; q < RCCLX_TALKERS; q++)
             if (hears >> q & 1)
                 t->tells[q] |= bit(r);
         if (!wrote)
@@ -77,7 +77,7 @@ static void look_at(rcclx_talk *t, const rcclx_plan *p, int r, uint64_t far, uin
 
 void rcclx_talk_find(rcclx_talk *t, const rcclx_plan *plans, int nranks, const uint8_t *node)
 {
-    uint64_t early[64] = { 0 };
+    uint64_t early[RCCLX_TALKERS] = { 0 };
 
     memset(t, 0, sizeof(*t));
     for (int r = 0; r < nranks; r++)

@@ -24,7 +24,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CONNECT_MS = 5000, BACKLOG = 128, DEFER_S = 20 };
+enum { CONNECT_MS = 5000, BACKLOG = 1024, DEFER_S = 20 };
 
 /* The first words of a connection. */
 typedef struct {

@@ -113,7 +113,7 @@ unknown_network() {
 unlike_networks() {
     settings=([0]="NCCL_NET=UCX")
     start "0 1" timeout 60 "$build/bin/rcclx" perf all_reduce --device host -b 8 -e 8
-    told "rank 0 uses network Socket and rank 1 .*; set NCCL_NET" 0 1
+    told "rank 0 uses network UCX and rank 1 .*; set NCCL_NET" 0 1
 }
 
 late() {
