@@ -101,12 +101,14 @@ rcclx_status rcclx_coll_passed(const rcclx_task *task)
     if (run->task != task || r == RCCLX_ALL || !rcclx_is_far(t, r) || !run->ahead || (run->strangers && run->strangers >> r & 1))
         return RCCLX_AGAIN;
     for (int q = 0; q < t->nranks; q++) {
-        const uint64_t theirs = atomic_load_explicit(&t->area[q]->ident.path, memory_order_acquire);
-        if (rcclx_is_far(t, q) && (uint32_t)theirs == (uint32_t)run->seq && theirs >> 32 != run->history)
+        const uint64_t called = atomic_load_explicit(&t->area[q]->ident.path, memory_order_acquire);
+        if (rcclx_is_far(t, q) && called && (uint32_t)called == (uint32_t)run->seq && called >> 32 != run->history)
             return rcclx_mismatch(t, q, run->seq);
     }
-    const uint32_t path = (uint32_t)atomic_load_explicit(&t->area[r]->ident.path, memory_order_acquire);
-    if ((int32_t)(path - (uint32_t)run->seq) < 0 || gp_reached(&rcclx_header_of(t, r, run->seq)->seq, run->seq))
+    const uint64_t theirs = atomic_load_explicit(&t->area[r]->ident.path, memory_order_acquire);
+    const uint32_t path = (uint32_t)theirs;
+    if (!theirs || (int32_t)(path - (uint32_t)run->seq) < 0 || /* 0: it has called nothing yet */
+        gp_reached(&rcclx_header_of(t, r, run->seq)->seq, run->seq))
         return RCCLX_AGAIN;
     rcclx_call_words(run->sig, task->op.count, mine, sizeof(mine));
     snprintf(text, sizeof(text), "collective number %llu: rank %d calls %s and waits for rank %d, which has come to number %llu and calls "
