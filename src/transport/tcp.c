@@ -410,6 +410,7 @@ static rcclx_status open_end(const rcclx_net_owner *o, void **out)
     struct epoll_event v = { .events = EPOLLIN };
     if (e->poller < 0 || epoll_ctl(e->poller, EPOLL_CTL_ADD, e->listener, &v))
         return RCCLX_FAIL_ERRNO("rank %d: epoll for the network", o->rank);
+    RCCLX_INFO_LOG(NET, "NET/Socket : Using %d addresses, port %d", e->address.nplaces, e->address.port);
     return RCCLX_OK;
 }
 
