@@ -14,6 +14,7 @@
     X(tree)     /* double binary tree */                                      \
     X(doubling) /* recursive doubling / halving */                            \
     X(levels)   /* inside machines, and between them */                       \
+    X(leaders)  /* the same for small messages, one rank a machine */         \
     X(ll) X(ll128)           /* GPUs: one exchange, pushed with flags */      \
     X(ll_two) X(ll128_two)   /* two of them */                                \
     X(direct_push)           /* GPUs: write the peers' buffers in place */ \

@@ -88,16 +88,33 @@ void rcclx_task_words(const rcclx_task *t, char *text, size_t nbytes)
     }
 }
 
+/* My call of this number, as my header says, or will: a leader's is written late. */
+static bool my_call(const rcclx_team *t, uint64_t seq, uint32_t *sig, uint64_t *count)
+{
+    const rcclx_header *h = rcclx_header_of(t, t->rank, seq);
+    const rcclx_runner *run = t->runner;
+
+    if (atomic_load_explicit(&h->seq, memory_order_acquire) == seq) {
+        *sig = h->sig;
+        *count = h->count;
+        return true;
+    }
+    *sig = run->sig;
+    *count = run->task ? run->task->op.count : 0;
+    return run->task && run->seq == seq;
+}
+
 /* The first call, of those still on record, that differs. 0: none is. */
 static uint64_t first_difference(const rcclx_team *t, int r, uint64_t seq)
 {
     for (uint64_t back = RCCLX_NSLOTS - 1; back + 1; back--) {
-        const rcclx_header *mine = rcclx_header_of(t, t->rank, seq - back), *theirs = rcclx_header_of(t, r, seq - back);
-        if (atomic_load_explicit(&mine->seq, memory_order_acquire) != seq - back ||
-            atomic_load_explicit(&theirs->seq, memory_order_acquire) != seq - back)
+        const rcclx_header *theirs = rcclx_header_of(t, r, seq - back);
+        uint32_t sig;
+        uint64_t count;
+        if (!my_call(t, seq - back, &sig, &count) || atomic_load_explicit(&theirs->seq, memory_order_acquire) != seq - back)
             continue;
-        const bool sized = (mine->sig & 15) != RCCLX_ALL_TO_ALLV;
-        if (mine->sig != theirs->sig || (sized && mine->count != theirs->count))
+        const bool sized = (sig & 15) != RCCLX_ALL_TO_ALLV;
+        if (sig != theirs->sig || (sized && count != theirs->count))
             return seq - back;
     }
     return 0;
@@ -109,8 +126,11 @@ rcclx_status rcclx_mismatch(rcclx_team *t, int r, uint64_t seq)
     const uint64_t at = first_difference(t, r, seq);
 
     if (at) {
-        const rcclx_header *m = rcclx_header_of(t, t->rank, at), *h = rcclx_header_of(t, r, at);
-        rcclx_call_words(m->sig, m->count, mine, sizeof(mine));
+        const rcclx_header *h = rcclx_header_of(t, r, at);
+        uint32_t sig;
+        uint64_t count;
+        my_call(t, at, &sig, &count);
+        rcclx_call_words(sig, count, mine, sizeof(mine));
         rcclx_call_words(h->sig, h->count, theirs, sizeof(theirs));
     }
     if (!at && seq - t->area[t->rank]->ident.start < RCCLX_NSLOTS) {

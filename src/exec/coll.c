@@ -26,7 +26,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { NEW, CREDIT, PUBLISH, OPEN, RUN };
+enum { NEW, CREDIT, MEET, PUBLISH, OPEN, RUN };
 enum { CLAIM_BYTES = 1024 };
 
 /* Bytes of the buffers a rank passes to a collective. */
@@ -74,6 +74,8 @@ static int header_of(rcclx_view *v, int r)
     rcclx_runner *run = (rcclx_runner *)v;
     rcclx_header *h = rcclx_header_of(run->team, r, run->seq);
 
+    if (__builtin_expect(run->strangers && run->strangers >> r & 1, 0))
+        return 1;
     if (!gp_reached(&h->seq, run->seq))
         return 0;
     const bool sized = run->task->op.kind != RCCLX_ALL_TO_ALLV;
@@ -148,26 +150,10 @@ static void put_data(rcclx_runner *run, rcclx_header *h)
     gp_demote(slot, run->in_bytes);
 }
 
-/* To all far ranks: the rows of an all-to-all-v, data in the slot, then the header, its counter last. That I am in
- * this operation says that I have finished the one before. */
-static void send_header(const rcclx_runner *run, const rcclx_header *h)
-{
-    rcclx_team *t = run->team;
-    rcclx_area *a = t->area[t->rank];
-    const rcclx_mark marks[] = {
-        rcclx_mark_of(t, &a->done.value, run->seq - 1), rcclx_mark_of(t, &h->seq, run->seq),
-        rcclx_mark_of(t, &a->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq),
-    };
+/* QUICK: the header's cache line may hold the data itself; FILLED: the slot holds them already. */
+typedef enum { OPENLY, QUICK, FILLED } manner;
 
-    for (int r = 0; run->task->op.kind == RCCLX_ALL_TO_ALLV && r < t->nranks; r++)
-        if (rcclx_is_far(t, r))
-            rcclx_mirror_push(t, r, a->fifo[r].table[run->seq & 1], sizeof(a->fifo[r].table[0]), NULL, 0);
-    rcclx_mirror_push_both(t, RCCLX_ALL, a->slot[run->seq % RCCLX_NSLOTS], h->flags & RCCLX_HDR_DATA ? run->in_bytes : 0, &h->sig,
-                           sizeof(*h) - offsetof(rcclx_header, sig), marks, 3);
-}
-
-/* quick: the header's cache line may hold the data itself. */
-static void publish_header(rcclx_runner *run, bool quick)
+static void publish_header(rcclx_runner *run, manner how)
 {
     const rcclx_op *op = &run->task->op;
     rcclx_team *t = run->team;
@@ -177,8 +163,10 @@ static void publish_header(rcclx_runner *run, bool quick)
     h->flags = 0;
     h->history = (uint16_t)run->history;
     h->count = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count;
-    h->scalar = run->scalar[t->rank] = op->scalar;
-    if (quick) {
+    h->scalar = op->scalar;
+    if (how == FILLED) {
+        h->flags |= RCCLX_HDR_DATA;
+    } else if (how == QUICK) {
         if (others_read_mine(op, t->rank))
             put_data(run, h);
     } else {
@@ -193,12 +181,12 @@ static void publish_header(rcclx_runner *run, bool quick)
         if (overlap(run))
             h->flags |= RCCLX_HDR_OVERLAP;
         run->opened = true;
-        if (run->with_data && (t->algo[0] || (!t->one_process && (h->flags & both) != both)))
+        if (run->with_data && !t->mirror && (t->algo[0] || (!t->one_process && (h->flags & both) != both)))
             put_data(run, h);
     }
     run->published = true;
     if (t->mirror)
-        send_header(run, h);
+        rcclx_far_header(run, h, how == FILLED ? run->out_bytes : run->in_bytes);
     run->my_flags = h->flags; /* reading them back later would fetch the line again */
     gp_publish(&h->seq, run->seq);
     gp_publish(&t->area[t->rank]->ident.path, (uint64_t)run->history << 32 | (uint32_t)run->seq);
@@ -209,12 +197,12 @@ static void publish_header(rcclx_runner *run, bool quick)
         gp_claim(t->area[t->rank]->slot[(run->seq + 1) % RCCLX_NSLOTS], run->in_bytes < CLAIM_BYTES ? run->in_bytes : CLAIM_BYTES);
 }
 
-static void publish(rcclx_view *v)
+static void publish(rcclx_view *v, bool filled)
 {
     rcclx_runner *run = (rcclx_runner *)v;
 
     if (!run->published)
-        publish_header(run, true);
+        publish_header(run, filled ? FILLED : QUICK);
 }
 
 static void signalled(rcclx_view *v, const rcclx_lane *l, uint64_t mark)
@@ -257,9 +245,13 @@ static void begin(rcclx_task *task)
     run->sig = rcclx_signature(op);
     run->history = rcclx_history(run->history, run->sig, op->kind == RCCLX_ALL_TO_ALLV ? 0 : op->count);
     run->published = run->opened = false;
+    run->scalar[t->rank] = op->scalar;
     run->open_next = 0;
     run->failure = RCCLX_OK;
-    run->streaming = false;
+    run->streaming = run->meets = false;
+    run->ahead = NULL;
+    run->talk = NULL;
+    run->strangers = 0;
     v->seq = run->seq;
     v->count = op->count;
     v->size = size;
@@ -278,6 +270,8 @@ static void begin(rcclx_task *task)
         run->in_bytes = rcclx_op_in_bytes(op, t->nranks, t->rank);
         run->out_bytes = rcclx_op_out_bytes(op, t->nranks, t->rank);
     }
+    if (t->mirror && op->kind == RCCLX_ALL_TO_ALLV) /* two tables, so that all must know soon how far each is */
+        rcclx_mirror_count(t, RCCLX_ALL, &t->area[t->rank]->done.value, run->seq - 1);
     rcclx_team_now(t, RCCLX_NOW(op->kind, op->root, task->grouped));
 }
 
@@ -339,6 +333,8 @@ static void start_lanes(rcclx_runner *run, const rcclx_plan *plan)
         v->npieces = (uint32_t)((largest + v->slot_count - 1) / v->slot_count);
         v->nlanes = v->npieces > 1 ? RCCLX_NLANES : 1;
     }
+    if (!plan->pieced && plan->nslots)
+        v->slot_bytes = RCCLX_LANE_BYTES / plan->nslots / 64 * 64;
     for (uint32_t l = 0; l < v->nlanes; l++) {
         v->lane[l].pc = v->lane[l].turn = 0;
         v->lane[l].finished = false;
@@ -397,7 +393,7 @@ static rcclx_status read_tables(rcclx_runner *run)
 
 /* An integer average is exact only if it is rounded at the end. Short floats would be rounded once a machine, and overflow
  * on the way to a sum or average that does not; who asks for an algorithm by name may have that. */
-static bool rounds_once(const rcclx_runner *run)
+bool rcclx_rounds_once(const rcclx_runner *run)
 {
     const rcclx_op *op = &run->task->op;
     const bool narrow = op->type == RCCLX_F16 || op->type == RCCLX_BF16 || op->type == RCCLX_F8E4M3 || op->type == RCCLX_F8E5M2;
@@ -426,11 +422,12 @@ static rcclx_status open_and_choose(rcclx_runner *run)
     const unsigned facts = (one || (together && all & RCCLX_HDR_IN_ARENA) ? RCCLX_FACT_IN_MAPPED : 0) |
                            (one || (together && all & RCCLX_HDR_OUT_ARENA) ? RCCLX_FACT_OUT_MAPPED : 0) |
                            ((together && t->cma) || one ? RCCLX_FACT_CMA : 0) | (any & RCCLX_HDR_OVERLAP ? 0 : RCCLX_FACT_APART) |
-                           (rounds_once(run) ? RCCLX_FACT_ONE_ROUND : 0);
+                           (rcclx_rounds_once(run) ? RCCLX_FACT_ONE_ROUND : 0);
     const size_t nbytes = op->kind == RCCLX_ALL_TO_ALLV ? run->largest : op->count * v->size;
-    const rcclx_plan *plan = op->codec ? rcclx_pick_coded(run->pick, op->kind, op->root)
-                                       : rcclx_pick_plan(run->pick, op->kind, op->root, nbytes, facts,
-                                                         run->with_data && (all & RCCLX_HDR_DATA));
+    const rcclx_plan *plan = run->ahead ? run->ahead
+                           : op->codec  ? rcclx_pick_coded(run->pick, op->kind, op->root)
+                                        : rcclx_pick_plan(run->pick, op->kind, op->root, nbytes, facts,
+                                                          run->with_data && (all & RCCLX_HDR_DATA));
     if (!plan)
         return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
     reach_peers(run);
@@ -482,6 +479,24 @@ static rcclx_status finish(rcclx_runner *run, rcclx_status s)
     return s;
 }
 
+/* One exchange through slots, or what begins with it. */
+static rcclx_status run_small(rcclx_runner *run, const rcclx_plan *plan)
+{
+    const rcclx_op *op = &run->task->op;
+    rcclx_view *v = &run->view;
+
+    v->in[v->rank] = (char *)(uintptr_t)op->in;
+    v->out[v->rank] = op->out;
+    if (!plan->nslots || !rcclx_plan_fills(plan))
+        publish_header(run, QUICK); /* with the data, if this rank has any to put */
+    const int done = plan->nslots ? 0 : rcclx_runner_once(run, plan);
+    if (done)
+        return done > 0 ? RCCLX_OK : run->failure;
+    start_lanes(run, plan);
+    run->task->state = RUN;
+    return run_lanes(run);
+}
+
 static rcclx_status advance(rcclx_runner *run)
 {
     rcclx_team *t = run->team;
@@ -493,25 +508,21 @@ static rcclx_status advance(rcclx_runner *run)
         if (!has_credit(run))
             return RCCLX_AGAIN;
         run->with_data = op->kind != RCCLX_ALL_TO_ALLV && !op->codec && slot_bytes(op, t->nranks) <= t->slot_max;
-        if (run->with_data && !t->algo[0] && slot_bytes(op, t->nranks) <= t->quick) {
+        if (t->mirror)
+            RCCLX_TRY(rcclx_far_choose(run));
+        else if (run->with_data && !t->algo[0] && slot_bytes(op, t->nranks) <= t->quick) {
             const rcclx_plan *plan = rcclx_pick_slot(run->pick, op->kind, op->root);
-            if (!plan)
-                return rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
-            run->view.in[t->rank] = (char *)(uintptr_t)op->in;
-            run->view.out[t->rank] = op->out;
-            publish_header(run, true); /* with the data, if this rank has any to put */
-            const int done = rcclx_runner_once(run, plan);
-            if (done)
-                return done > 0 ? RCCLX_OK : run->failure;
-            start_lanes(run, plan);
-            task->state = RUN;
-            return advance(run);
+            return plan ? run_small(run, plan) : rcclx_team_break(t, RCCLX_NOMEM, "out of memory for a plan");
         }
+        task->state = MEET; /* fall through */
+    case MEET:
+        if (run->ahead && !run->ahead->pieced)
+            return rcclx_far_met(run) ? run_small(run, run->ahead) : RCCLX_AGAIN;
         if (op->kind == RCCLX_ALL_TO_ALLV)
             fill_table(run);
         task->state = PUBLISH; /* fall through */
     case PUBLISH:
-        publish_header(run, false);
+        publish_header(run, OPENLY);
         task->state = OPEN; /* fall through */
     case OPEN:
         for (int r; (r = run->open_next) < t->nranks; run->open_next++) {
@@ -521,6 +532,8 @@ static rcclx_status advance(rcclx_runner *run)
             run->view.waiting = r;
             return here ? run->failure : RCCLX_AGAIN;
         }
+        if (!rcclx_far_met(run))
+            return RCCLX_AGAIN;
         RCCLX_TRY(open_and_choose(run));
         task->state = RUN; /* fall through */
     default:

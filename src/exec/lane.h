@@ -46,8 +46,8 @@ struct rcclx_view {
     size_t   peer_displ[RCCLX_MAX_RANKS];
     rcclx_lane lane[RCCLX_NLANES];
 
-    /* The rank's header, with its data when the step is an LL copy. */
-    void (*publish)(rcclx_view *v);
+    /* The rank's header, with its data: its input, or what its slot has been filled with. */
+    void (*publish)(rcclx_view *v, bool filled);
     /* Header of a peer: 1 here and right, 0 not yet, -1 wrong. */
     int  (*header_of)(rcclx_view *v, int peer);
     /* COPY or REDUCE of one block: 0, or -1 (failed). */
@@ -104,11 +104,13 @@ GP_DEV int lane_sources(rcclx_view *v, const rcclx_step *s)
 
 GP_DEV int lane_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, uint32_t piece)
 {
+    const bool fills = s->proto == RCCLX_PROTO_LL && v->plan->refs[s->first + s->nsrc].buf == RCCLX_SCRATCH;
+
+    if (fills && s->op == RCCLX_STEP_COPY) {
+        v->publish(v, false);
+        return 1;
+    }
     if (s->proto == RCCLX_PROTO_LL) {
-        if (v->plan->refs[s->first + s->nsrc].buf == RCCLX_SCRATCH) {
-            v->publish(v);
-            return 1;
-        }
         const int here = lane_sources(v, s);
         if (here != 1)
             return here;
@@ -116,6 +118,8 @@ GP_DEV int lane_move(rcclx_view *v, const rcclx_lane *l, const rcclx_step *s, ui
     for (int b = 0; b < s->nblk; b++)
         if (v->move(v, l, s, piece, b))
             return -1;
+    if (fills)
+        v->publish(v, true);
     return 1;
 }
 

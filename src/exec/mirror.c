@@ -149,20 +149,19 @@ rcclx_mark rcclx_mark_of(const rcclx_team *t, const _Atomic uint64_t *counter, u
     return (rcclx_mark){ .value = value, .offset = (uint32_t)offset, .width = 8 };
 }
 
-static void push(rcclx_team *t, int to, rcclx_frame *f, const void *data, size_t nbytes)
+static void push(rcclx_team *t, int to, uint64_t among, rcclx_frame *f, const void *data, size_t nbytes)
 {
     rcclx_mirror *m = t->mirror;
 
     f->from = (uint32_t)t->rank;
     pthread_mutex_lock(&m->lock);
-    for (int r = to == RCCLX_ALL ? 0 : to; r < t->nranks; r++) {
-        far_rank *dst = m->far[r];
-        if (dst && !atomic_load_explicit(&dst->lost, memory_order_relaxed)) {
-            f->seq = ++dst->sent;
-            m->net->send(m->end, r, f, data, nbytes);
-        }
-        if (to != RCCLX_ALL)
-            break;
+    const int end = to == RCCLX_ALL ? t->nranks : to + 1;
+    for (int r = to == RCCLX_ALL ? 0 : to; r < end; r++) {
+        far_rank *dst = r < 64 && !(among >> r & 1) ? NULL : m->far[r];
+        if (!dst || atomic_load_explicit(&dst->lost, memory_order_relaxed))
+            continue;
+        f->seq = ++dst->sent;
+        m->net->send(m->end, r, f, data, nbytes);
     }
     pthread_mutex_unlock(&m->lock);
 }
@@ -182,19 +181,21 @@ void rcclx_mirror_push(rcclx_team *t, int to, const void *data, size_t nbytes, c
     rcclx_frame f;
 
     describe(t, &f, data, nbytes, marks, nmarks);
-    push(t, to, &f, data, nbytes);
+    push(t, to, ~(uint64_t)0, &f, data, nbytes);
 }
 
-void rcclx_mirror_push_both(rcclx_team *t, int to, const void *data, size_t nbytes, const void *inside, size_t ninside,
+void rcclx_mirror_push_both(rcclx_team *t, uint64_t among, const void *data, size_t nbytes, const void *inside, size_t ninside,
                             const rcclx_mark *marks, int nmarks)
 {
     rcclx_frame f;
 
     describe(t, &f, data, nbytes, marks, nmarks);
-    f.inside_offset = (uint32_t)((const char *)inside - (const char *)t->area[t->rank]);
-    f.ninside = (uint32_t)ninside;
-    memcpy(f.inside, inside, ninside);
-    push(t, to, &f, data, nbytes);
+    if (ninside) {
+        f.inside_offset = (uint32_t)((const char *)inside - (const char *)t->area[t->rank]);
+        f.ninside = (uint32_t)ninside;
+        memcpy(f.inside, inside, ninside);
+    }
+    push(t, RCCLX_ALL, among, &f, data, nbytes);
 }
 
 void rcclx_mirror_count(rcclx_team *t, int to, const _Atomic uint64_t *counter, uint64_t value)
@@ -219,14 +220,14 @@ void rcclx_mirror_tell(rcclx_team *t)
     memcpy(copy, (const char *)me + FROM, TO - FROM);
     rcclx_frame f = { .what = OF_AREA, .offset = offsetof(rcclx_area, ident) + FROM, .nmarks = 1,
                       .mark[0] = { .value = atomic_load(&me->state), .offset = (uint32_t)offsetof(rcclx_area, ident.state), .width = 4 } };
-    push(t, RCCLX_ALL, &f, copy, TO - FROM);
+    push(t, RCCLX_ALL, ~(uint64_t)0, &f, copy, TO - FROM);
 }
 
 void rcclx_mirror_decide(rcclx_team *t, const rcclx_agreed *a)
 {
     rcclx_frame f = { .what = DECISIONS };
 
-    push(t, RCCLX_ALL, &f, a, sizeof(*a));
+    push(t, RCCLX_ALL, ~(uint64_t)0, &f, a, sizeof(*a));
 }
 
 const rcclx_agreed *rcclx_team_agreed(const rcclx_team *t)

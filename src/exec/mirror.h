@@ -39,8 +39,9 @@ rcclx_mark rcclx_mark_of(const rcclx_team *t, const _Atomic uint64_t *counter, u
 
 /* Send bytes of my area (NULL: none) and counters to a far rank, or RCCLX_ALL of them. */
 void rcclx_mirror_push(rcclx_team *t, int to, const void *data, size_t nbytes, const rcclx_mark *marks, int nmarks);
-/* The same with a few further bytes of my area, at most RCCLX_FRAME_INSIDE. */
-void rcclx_mirror_push_both(rcclx_team *t, int to, const void *data, size_t nbytes, const void *inside, size_t ninside,
+/* The same to all far ranks but those of the first 64 whose bit is not set, with a few further bytes of my area, at most
+ * RCCLX_FRAME_INSIDE. */
+void rcclx_mirror_push_both(rcclx_team *t, uint64_t among, const void *data, size_t nbytes, const void *inside, size_t ninside,
                             const rcclx_mark *marks, int nmarks);
 /* The same for a counter alone. */
 void rcclx_mirror_count(rcclx_team *t, int to, const _Atomic uint64_t *counter, uint64_t value);

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "plan/ranks.h"
 
 enum { MAX_ALGOS = 16, CLASSES = 65, FACTS = 32 };
 
@@ -18,6 +19,7 @@ enum { MAX_ALGOS = 16, CLASSES = 65, FACTS = 32 };
 typedef struct {
     rcclx_plan   plan; /* first: users hand it back */
     rcclx_routes routes;
+    rcclx_talk   talk;
     size_t      *filled;
 } entry;
 
@@ -69,9 +71,15 @@ void rcclx_pick_destroy(rcclx_pick *p)
 static rcclx_status find_routes(const rcclx_team *t, const rcclx_algo *a, entry *e)
 {
     bool far[RCCLX_MAX_RANKS];
+    rcclx_plan *all;
 
     if (!t->mirror)
         return RCCLX_OK;
+    if (t->nranks <= RCCLX_TALKERS) {
+        RCCLX_TRY(rcclx_ranks_build(a, &e->plan.shape, &all));
+        rcclx_talk_find(&e->talk, all, t->nranks, t->node);
+        rcclx_ranks_free(all, t->nranks);
+    }
     for (int r = 0; r < t->nranks; r++)
         far[r] = rcclx_is_far(t, r);
     RCCLX_TRY(rcclx_routes_build(&e->routes, a, &e->plan, far));
@@ -85,6 +93,11 @@ const rcclx_routes *rcclx_pick_routes(const rcclx_plan *p, size_t **filled)
 
     *filled = e->filled;
     return &e->routes;
+}
+
+const rcclx_talk *rcclx_pick_talk(const rcclx_plan *p)
+{
+    return &((const entry *)(uintptr_t)p)->talk;
 }
 
 static const rcclx_plan *plan_of(rcclx_pick *p, int a, rcclx_kind kind, int root, bool coded)

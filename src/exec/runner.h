@@ -7,6 +7,7 @@
 #include "exec/lane.h"
 #include "exec/task.h"
 #include "plan/route.h"
+#include "plan/talk.h"
 
 typedef struct rcclx_pick rcclx_pick; /* pick.c: which plan, remembered */
 
@@ -30,6 +31,13 @@ struct rcclx_runner {
     char        *bounce;    /* RCCLX_BOUNCE_BYTES, for get and put */
     rcclx_pick  *pick;
     const rcclx_routes *routes; /* of the plan that runs */
+
+    /* over machines: a plan is chosen before it is known who calls, and says whom to tell */
+    const rcclx_plan *ahead;    /* NULL: not yet, or as the headers say */
+    const rcclx_talk *talk;     /* its; NULL: all with all */
+    bool         meets;         /* all finish the operation before first */
+    uint64_t     strangers;     /* far ranks whose header does not come */
+    uint64_t     since[RCCLX_TALKERS]; /* rcclx_talk_meets */
 };
 
 /* agree.c: do all ranks call the same? */
@@ -52,12 +60,22 @@ size_t            rcclx_op_out_bytes(const rcclx_op *op, int nranks, int rank);
 rcclx_status      rcclx_runner_create(rcclx_team *t);
 void              rcclx_runner_destroy(rcclx_team *t);
 
+/* Must the operation be rounded once, at the end? */
+bool              rcclx_rounds_once(const rcclx_runner *run);
+
+/* far.c: with ranks on several machines. choose: the plan, before headers are known (not all-to-all-v), and whom to tell;
+ * met: have all finished the operation before, where that must be; header: send it, with nbytes of my slot. */
+rcclx_status      rcclx_far_choose(rcclx_runner *run);
+bool              rcclx_far_met(rcclx_runner *run);
+void              rcclx_far_header(const rcclx_runner *run, const rcclx_header *h, size_t nbytes);
+
 /* once.c: a slot plan whose put is done, straight through. 1: done; 0: a peer is late, nothing was
  * done; -1: failed (run->failure). */
 int               rcclx_runner_once(rcclx_runner *run, const rcclx_plan *p);
 
 /* pick.c; with far ranks a plan has routes, and room for what its slots hold (nslots a lane). */
 const rcclx_routes *rcclx_pick_routes(const rcclx_plan *p, size_t **filled);
+const rcclx_talk   *rcclx_pick_talk(const rcclx_plan *p);
 rcclx_status      rcclx_pick_create(rcclx_pick **p, rcclx_team *t);
 void              rcclx_pick_destroy(rcclx_pick *p);
 /* The plan for this operation; facts as algo.h wants them. NULL: out of memory. */

@@ -25,6 +25,7 @@ void         rcclx_pair_number(rcclx_task *t); /* its place in its pair's order,
 
 /* Whom the task waits for now: a rank, or -1. What it is, in words. */
 int  rcclx_coll_waits_for(const rcclx_task *t);
+rcclx_status rcclx_coll_passed(const rcclx_task *t); /* AGAIN: nothing is known of a far rank having gone on without us */
 void rcclx_task_words(const rcclx_task *t, char *text, size_t nbytes);
 
 /* Run tasks to their end (their teams' turns are taken already). */

@@ -223,6 +223,8 @@ rcclx_status rcclx_task_check(rcclx_task *t, uint64_t waited_ns)
         return s;
     if ((s = peer_failed(t)) != RCCLX_AGAIN || (s = head_to_head(t)) != RCCLX_AGAIN)
         return s;
+    if (t->op.kind < RCCLX_COLL_COUNT && team->mirror && (s = rcclx_coll_passed(t)) != RCCLX_AGAIN)
+        return s;
     if (waited_ns >= DEATH_NS && (s = peer_died(t)) != RCCLX_AGAIN)
         return s;
     return deadline(t, waits_for(t), (double)waited_ns * 1e-9);

@@ -138,6 +138,17 @@ void rcclx_wait(rcclx_plan *p, int peer, int phase, int lag)
     emit(p, (rcclx_step){ .op = RCCLX_STEP_WAIT, .peer = (uint16_t)peer, .phase = (uint16_t)phase, .lag = (uint8_t)lag });
 }
 
+bool rcclx_plan_fills(const rcclx_plan *p)
+{
+    for (uint32_t i = 0; i < p->nsteps && !p->pushes; i++) {
+        const rcclx_step *s = &p->steps[i];
+        for (int k = s->nsrc; k < s->nsrc + s->ndst; k++)
+            if (p->refs[s->first + (uint32_t)k].buf == RCCLX_SCRATCH && s->proto != RCCLX_PROTO_SIMPLE)
+                return true;
+    }
+    return false;
+}
+
 bool rcclx_plan_owes_credit(const rcclx_plan *p, size_t count, size_t size)
 {
     size_t begin, last;

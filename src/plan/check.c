@@ -146,7 +146,7 @@ static bool begin(check_world *w, int rank)
     rcclx_check_join(w, r->lane[0].clock, r->lane[1].clock);
     rcclx_check_join(w, r->lane[1].clock, r->lane[0].clock);
     r->begun = true;
-    r->header = !rcclx_check_fills_slot(a.plan);
+    r->header = !rcclx_plan_fills(a.plan);
     for (int l = 0; l < CHECK_LANES; l++) {
         r->lane[l].piece = l;
         r->lane[l].pc = 0;
@@ -158,6 +158,24 @@ static bool begin(check_world *w, int rank)
         if (!rcclx_check_publish(&a, rcclx_check_mark(r->op, 0, 0), l))
             return false;
     return rcclx_check_tick_on(&a, 0) && rcclx_check_tick_on(&a, 1);
+}
+
+/* Where far ranks may still be in what this operation's own headers do not tell of, all finish the one before first. */
+static bool all_met(check_world *w, int rank)
+{
+    check_rank *r = &w->ranks[rank];
+    check_lane *lane = &r->lane[0];
+
+    for (int q = 0; w->ops[r->op].meets && q < w->n; q++) {
+        if (w->ops->shape.node[q] == w->ops->shape.node[rank])
+            continue;
+        if (w->ranks[q].op < r->op) {
+            lane->waits_for = q;
+            return false;
+        }
+        rcclx_check_join(w, lane->clock, &w->ops[r->op - 1].ends[q * w->nthreads]);
+    }
+    return true;
 }
 
 static bool end(check_world *w, int rank)
@@ -196,7 +214,7 @@ static bool run_rank(check_world *w, int rank)
 
     while (r->op < w->nops && w->status == RCCLX_OK) {
         const int npieces = w->ops[r->op].npieces;
-        if (!r->begun && !begin(w, rank))
+        if (!r->begun && (!all_met(w, rank) || !begin(w, rank)))
             return any;
         for (int l = 0; l < CHECK_LANES && w->status == RCCLX_OK; l++)
             any |= run_lane(w, rank, l);
@@ -377,6 +395,7 @@ static rcclx_status prove(check_world *w, const rcclx_algo *const *algos, const 
                           uint64_t in_place, int npieces)
 {
     bool ok = open_ranks(w);
+    uint64_t since[CHECK_RANKS] = { 0 };
 
     w->ops = rcclx_mem_alloc((size_t)w->nops * sizeof(*w->ops));
     ok = ok && (w->ops || rcclx_check_nomem(w));
@@ -385,6 +404,10 @@ static rcclx_status prove(check_world *w, const rcclx_algo *const *algos, const 
         w->ops[i].shape = shapes[repeat ? 0 : i];
         w->ops[i].shape.rank = 0;
         ok = open_op(w, i, in_place, npieces);
+        if (!ok || !w->ops[i].shape.node)
+            continue;
+        rcclx_talk_find(&w->ops[i].talk, w->ops[i].plans, w->n, w->ops[i].shape.node);
+        w->ops[i].meets = rcclx_talk_meets(&w->ops[i].talk, w->n, since);
     }
     if (ok)
         run(w);

@@ -7,17 +7,6 @@ static check_result moved(bool ok)
     return ok ? CHECK_MOVED : CHECK_FAULT;
 }
 
-bool rcclx_check_fills_slot(const rcclx_plan *p)
-{
-    for (uint32_t i = 0; i < p->nsteps && !p->pushes; i++) {
-        const rcclx_step *st = &p->steps[i];
-        for (int k = 0; k < st->ndst; k++)
-            if (rcclx_ranks_is_slot(st, &p->refs[st->first + st->nsrc + (uint32_t)k]))
-                return true;
-    }
-    return false;
-}
-
 /* --- waiting ----------------------------------------------------------------- */
 
 /* The counter of `rank` must reach mark; blocked until it does. */
@@ -47,6 +36,12 @@ static bool is_credit(const rcclx_plan *p, int phase)
     return false;
 }
 
+/* Ranks of unlike machines that exchange nothing do not wait for each other's headers. */
+static bool strangers(const check_op *op, int a, int b)
+{
+    return op->shape.node && op->shape.node[a] != op->shape.node[b] && !(op->talk.heard[a] >> b & 1);
+}
+
 static check_result wait_step(const check_actor *a, const rcclx_step *st)
 {
     const int piece = a->lane->piece - (st->lag == RCCLX_LAG_PREVIOUS ? CHECK_LANES : 0);
@@ -63,7 +58,7 @@ static check_result wait_step(const check_actor *a, const rcclx_step *st)
     if (st->peer != RCCLX_ALL)
         return await(a, st->peer, mark, st->phase, a->l);
     for (; a->lane->next < a->w->n; a->lane->next++) {
-        if (a->lane->next == a->rank)
+        if (a->lane->next == a->rank || (!st->phase && strangers(a->op, a->rank, a->lane->next)))
             continue;
         const check_result r = await(a, a->lane->next, mark, st->phase, a->l);
         if (r != CHECK_MOVED)

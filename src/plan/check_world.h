@@ -5,6 +5,7 @@
  * tells the story. */
 #include "plan/plan.h"
 #include "plan/ranks.h"
+#include "plan/talk.h"
 
 enum {
     CHECK_LANES = 2,  /* piece i runs on lane i % 2 */
@@ -50,6 +51,8 @@ typedef struct {
     uint64_t     in_place;
     int          npieces, nin, nout, nslots; /* most blocks of IN, OUT of any rank */
     int          nll;    /* LL slots of a rank */
+    bool         meets;  /* all have finished the operation before */
+    rcclx_talk   talk;   /* over machines */
     check_atom  *user;   /* [rank][IN blocks, then OUT blocks][piece] */
     check_atom  *slots;  /* [rank][lane][slot] */
     check_atom  *ll;     /* [rank][block], pushed [rank][slot] */
@@ -148,7 +151,6 @@ bool rcclx_check_new_value(check_world *w, const check_value *v, uint32_t *id);
 /* check_step.c */
 typedef enum { CHECK_MOVED, CHECK_BLOCKED, CHECK_FAULT } check_result;
 check_result rcclx_check_step(const check_actor *a, const rcclx_step *st);
-bool rcclx_check_fills_slot(const rcclx_plan *p); /* a COPY into its own LL slot is its header */
 
 /* check_push.c: pushed slots */
 check_result rcclx_check_await_pushed(const check_actor *a, const rcclx_step *st);

@@ -156,6 +156,9 @@ void rcclx_signal(rcclx_plan *p, int phase);
 void rcclx_signal_credit(rcclx_plan *p, int phase);
 void rcclx_wait(rcclx_plan *p, int peer, int phase, int lag); /* peer may be RCCLX_ALL; RCCLX_LAG_* */
 
+/* Does the rank fill its LL slot (not pushed), which then is its header? */
+bool rcclx_plan_fills(const rcclx_plan *p);
+
 /* Must the operation after this one, of `count` elements of `size` bytes, wait for its headers
  * before it pushes? Where the plan owes credit, and where blocks are empty, so that who waits
  * for them hears nothing. Plans that wait for all headers by themselves never ask for it. */

@@ -79,8 +79,8 @@ struct rcclx_network {
 
 extern const rcclx_network *const rcclx_networks[]; /* best first; ends with NULL */
 
-/* The one that NCCL_NET names, any case, of plug-ins (plugin/plugin.h) or of these; "": the first plug-in that works, or
- * the first of these. id: the communicator's. USAGE: no such, and the text lists them. */
+/* The one that NCCL_NET names, any case, of plug-ins (plugin/plugin.h) or of these; "": the first plug-in that works, else UCX
+ * where there are cards with verbs, else Socket. id: the communicator's. USAGE: no such, and the text lists them. */
 rcclx_status rcclx_network_find(const char *name, uint64_t id, const rcclx_network **net);
 
 #endif

@@ -1,5 +1,5 @@
-/* UCX (libucp.so.0, loaded when a communicator first leaves its machine): sockets,
- * InfiniBand, RoCE, whatever it finds.
+/* UCX (libucp.so.0, loaded when a communicator first leaves its machine): InfiniBand, RoCE,
+ * sockets, whatever it finds.
  *
  *   send    ucp_am_send_nbx(header: the frame, data)          short: copied; long: taken
  *                                                             from where it lies (rendezvous)
@@ -360,7 +360,6 @@ static rcclx_status open_end(const rcclx_net_owner *o, void **out, const char *t
 }
 
 static rcclx_status open_any(const rcclx_net_owner *o, void **out) { return open_end(o, out, "^shm,self"); }
-static rcclx_status open_socket(const rcclx_net_owner *o, void **out) { return open_end(o, out, "tcp,cuda_copy,rocm_copy"); }
 static rcclx_status open_ib(const rcclx_net_owner *o, void **out) { return open_end(o, out, "ib,cuda_copy,rocm_copy"); }
 
 static rcclx_status address(void *p, void *bytes, size_t *nbytes)
@@ -496,5 +495,4 @@ static void close_end(void *p, double seconds)
     };
 
 ROW(ucx, "UCX", "the best that UCX finds between two machines", open_any)
-ROW(socket, "Socket", "TCP, by UCX", open_socket)
 ROW(ib, "IB", "InfiniBand and RoCE, by UCX", open_ib)

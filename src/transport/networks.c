@@ -1,9 +1,11 @@
-/* The rows, best first; before them, NCCL's plug-ins. */
+/* The rows, best first; before them, NCCL's plug-ins. UCX pays where there is more than Ethernet and sockets; TCP of our own
+ * is the faster one else, and needs nothing installed. */
 #include "transport/net.h"
 
 #include "base/log.h"
 #include "transport/plugin/plugin.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <strings.h>
 
@@ -16,6 +18,19 @@ const rcclx_network *const rcclx_networks[] = {
     NULL,
 };
 
+/* Cards for which there are verbs: InfiniBand, RoCE and their like. */
+static bool has_verbs(void)
+{
+    DIR *d = opendir("/sys/class/infiniband");
+    bool found = false;
+
+    for (const struct dirent *e; d && (e = readdir(d));)
+        found |= e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return found;
+}
+
 rcclx_status rcclx_network_find(const char *name, uint64_t id, const rcclx_network **net)
 {
     char known[160] = "", why[RCCLX_PLUGIN_WORDS];
@@ -23,8 +38,12 @@ rcclx_status rcclx_network_find(const char *name, uint64_t id, const rcclx_netwo
 
     if ((*net = rcclx_plugin_network_find(name, id, why)))
         return RCCLX_OK;
+    if (!*name) {
+        *net = has_verbs() ? &rcclx_network_ucx : &rcclx_network_socket;
+        return RCCLX_OK;
+    }
     for (const rcclx_network *const *n = rcclx_networks; *n; n++) {
-        if (!*name || !strcasecmp(name, (*n)->name)) {
+        if (!strcasecmp(name, (*n)->name)) {
             *net = *n;
             return RCCLX_OK;
         }

@@ -263,10 +263,10 @@ static void verify_rest(const rank_buffers *b, const point *p, int n, int rank, 
     CHECK(held && kept, "%s: rank %d: bytes beside %s were written", text, rank, held ? "in" : "out");
 }
 
-/* Sums keep the rank order when that is demanded, and when no algorithm is. */
+/* Sums keep the rank order when that is demanded, and on one machine when no algorithm is. */
 static bool ordered(const point *p)
 {
-    return p->at[ORDER] || p->at[ALGO] == nalgos;
+    return p->at[ORDER] || (p->at[ALGO] == nalgos && places[p->at[PLACE]].nnodes == 1);
 }
 
 /* Is the result known to the last bit? */

@@ -7,7 +7,6 @@ echo "# timeout 600"
 net=rcclx$$
 machines=$(dirname "$0")/../../scripts/machines
 trap '"$machines" down "$net" 2>/dev/null; rm -rf "$folder"' EXIT
-have_ucx || skip_all "no libucp.so.0 here, by which machines are joined"
 "$machines" up "$net" 4 10gbit 2>"$folder/why" || skip_all "$(cat "$folder/why")"
 export RCCLX_INIT_TIMEOUT=40
 port=21000
@@ -110,10 +109,16 @@ unknown_network() {
     told "NCCL_NET is 'carrier'.*UCX, Socket, IB" 0 1
 }
 
+by_ucx() {
+    settings=([0]="NCCL_NET=UCX" [1]="NCCL_NET=UCX" [2]="NCCL_NET=UCX" [3]="NCCL_NET=UCX")
+    start "0 0 1 1" timeout 60 "$build/bin/rcclx" perf all_reduce --device host -b 64 -e 1M -f 16 --iters 2 -w 1
+    all 0 && grep -q "Out of bounds values : 0 OK" "$folder/out.0"
+}
+
 unlike_networks() {
-    settings=([0]="NCCL_NET=Socket")
+    settings=([0]="NCCL_NET=UCX")
     start "0 1" timeout 60 "$build/bin/rcclx" perf all_reduce --device host -b 8 -e 8
-    told "rank 0 uses network Socket and rank 1 .*; set NCCL_NET" 0 1
+    told "rank 0 uses network UCX and rank 1 .*; set NCCL_NET" 0 1
 }
 
 late() {
@@ -151,6 +156,9 @@ is "a killed rank is named on all machines" killed
 is "a machine that is cut off: every rank gets an error within its deadline" cut_off
 is "a wrong interface on one rank is told to all" wrong_interface
 is "an unknown network is told, with those there are" unknown_network
-is "unlike networks are told" unlike_networks
+if have_ucx; then
+    is "all_reduce by UCX" by_ucx
+    is "unlike networks are told" unlike_networks
+fi
 is "a rank that does not come is named" late
 end

@@ -115,7 +115,7 @@ is "one whose devices are for kernels only" with NCCL_NET_PLUGIN=sample9 RCCLX_T
 is "another name than its own" with NCCL_NET_PLUGIN=sample12 NCCL_NET=Simple -- refused "NCCL_NET is 'Simple'.*sample12: is called Sample"
 
 if have_ucx; then
-    is "none: no plug-in" with NCCL_NET_PLUGIN=none -- used "NET/UCX"
+    is "none: no plug-in" with NCCL_NET_PLUGIN=none -- used "NET/Socket"
     is "a network of ours by its name" with NCCL_NET_PLUGIN=sample12 NCCL_NET=UCX -- used "NET/UCX"
     is "without one that is missing it goes on" with NCCL_NET_PLUGIN=nosuch -- used "NET/Plugin: nosuch is not used: .*No such file"
     is "without one that is too old it goes on" with NCCL_NET_PLUGIN=old -- used "NET/Plugin: old is not used: it exports none"
@@ -126,7 +126,7 @@ fi
 unlike() {
     settings=([0]="NCCL_NET_PLUGIN=none" [1]="NCCL_NET_PLUGIN=sample12")
     perf "a b" all_reduce 8 8
-    told "rank 0 uses network UCX and rank 1 Sample; set NCCL_NET and NCCL_NET_PLUGIN alike" 0 1
+    told "rank 0 uses network Socket and rank 1 Sample; set NCCL_NET and NCCL_NET_PLUGIN alike" 0 1
 }
 
 one_listens_in_vain() {

@@ -103,7 +103,7 @@ TEST(a_plan_touches_only_what_fits_asks_for)
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
             bool reads = false, writes = false;
-            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0, *a == &rcclx_algo_levels ? two_machines : NULL };
+            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0, (*a == &rcclx_algo_levels || *a == &rcclx_algo_leaders) ? two_machines : NULL };
             if (!((*a)->kinds >> k & 1))
                 continue;
             for (s.rank = 0; s.rank < 4; s.rank++) {
@@ -223,7 +223,7 @@ TEST(prices_make_sense)
 
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
-            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0, *a == &rcclx_algo_levels ? two_machines : NULL };
+            rcclx_shape s = { (rcclx_kind)k, 4, 0, 1, 0, (*a == &rcclx_algo_levels || *a == &rcclx_algo_leaders) ? two_machines : NULL };
             double before = 0;
             if (!((*a)->kinds >> k & 1))
                 continue;

@@ -100,7 +100,7 @@ TEST(every_plan_prints)
 {
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++) {
-            const rcclx_shape s = { (rcclx_kind)k, 4, 1, 2, 0, *a == &rcclx_algo_levels ? machines : NULL };
+            const rcclx_shape s = { (rcclx_kind)k, 4, 1, 2, 0, (*a == &rcclx_algo_levels || *a == &rcclx_algo_leaders) ? machines : NULL };
             if (!((*a)->kinds >> k & 1))
                 continue;
             const char *json = show(*a, s, 12345, true);
@@ -131,7 +131,7 @@ TEST(every_plan_is_drawn)
     for (const rcclx_algo *const *a = rcclx_algos; *a; a++)
         for (int k = 0; k < RCCLX_COLL_COUNT; k++)
             for (int n = 1; n <= 8; n++) {
-                rcclx_shape s = { (rcclx_kind)k, n, 0, n - 1, 0, *a == &rcclx_algo_levels ? machines : NULL };
+                rcclx_shape s = { (rcclx_kind)k, n, 0, n - 1, 0, (*a == &rcclx_algo_levels || *a == &rcclx_algo_leaders) ? machines : NULL };
                 if (!((*a)->kinds >> k & 1) || ((*a)->can && !(*a)->can(&s)))
                     continue;
                 FILE *f = fmemopen(text, sizeof(text), "w");

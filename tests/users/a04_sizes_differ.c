@@ -28,6 +28,7 @@ typedef struct {
     call        mine, odd; /* odd: what the last rank calls */
     const char *text[2];   /* words that every rank's text must have */
     bool        arena, stream, group;
+    bool        half;    /* odd is what the second half of the ranks calls */
 } plan;
 
 static size_t size_of(ncclDataType_t t)
@@ -88,7 +89,7 @@ static void look_at(int rank, ncclComm_t c, ncclResult_t r, const char *const *t
 static int rank_main(int rank, int n, void *arg)
 {
     const plan  *p = arg;
-    const call  *c = rank == n - 1 ? &p->odd : &p->mine;
+    const call  *c = rank >= (p->half ? n / 2 : n - 1) ? &p->odd : &p->mine;
     ncclComm_t   comm = world_comm(p->w, 0, rank, n);
     char        *in = guarded_new(in_bytes(c, n), p->arena), *out = guarded_new(out_bytes(c, n), p->arena);
     cudaStream_t s = NULL;
@@ -182,6 +183,18 @@ TEST(on_streams_and_in_groups)
     counts(ALL_REDUCE, 4, 3, 5, false, true, false);
     counts(ALL_REDUCE, 4, 409600, 409598, false, true, true);
     counts(ALL_GATHER, 2, 1000, 1008, false, false, true);
+}
+
+/* Where each half is a machine of its own, roots hear nothing of the other half, and wait for none of it. */
+TEST(halves)
+{
+    const call from0 = { BROADCAST, 7, ncclFloat, ncclSum, 0 }, from1 = { BROADCAST, 7, ncclFloat, ncclSum, 1 },
+               from3 = { BROADCAST, 7, ncclFloat, ncclSum, 3 };
+
+    differ(4, (plan){ .mine = from1, .odd = from0, .text = { "root 1", "root 0" }, .half = true });
+    differ(4, (plan){ .mine = from1, .odd = from3, .text = { "root 1", "root 3" }, .half = true });
+    differ(4, (plan){ .mine = { ALL_REDUCE, 8, ncclFloat, ncclSum, 0 }, .odd = { ALL_REDUCE, 9, ncclFloat, ncclSum, 0 },
+                      .text = { " 8 ", " 9 " }, .half = true });
 }
 
 TEST(types_operators_roots_kinds)
