@@ -142,9 +142,11 @@ static rank *rank_of(rcclx_view *v)
     return (rank *)(void *)v;
 }
 
-static void publish(rcclx_view *v)
+static void publish(rcclx_view *v, bool filled)
 {
     rank *x = rank_of(v);
+
+    (void)filled;
 
     if (x->published == v->seq)
         return;
