@@ -147,7 +147,6 @@ static void publish(rcclx_view *v, bool filled)
     rank *x = rank_of(v);
 
     (void)filled;
-
     if (x->published == v->seq)
         return;
     memcpy(x->slot[v->seq], x->in + GUARD, sizeof(x->in) - GUARD * 4);
@@ -235,7 +234,7 @@ static void begin(int me)
         v->lane[l].finished = false;
     }
     if (x->plan.proto != RCCLX_PROTO_LL || x->plan.steps[0].op != RCCLX_STEP_COPY || x->plan.steps[0].proto != RCCLX_PROTO_LL)
-        publish(v);
+        publish(v, true);
 }
 
 static void open_rank(int me)
