@@ -4,7 +4,8 @@
  *   rank 3   places in a network of mine first: connect, "nonce, I am 3"
  *   rank 0   accepts once the words are there; a wrong nonce is hung up on
  *
- * Connecting does not need the other to accept, for the kernel answers. So nobody waits for anybody who is slow. */
+ * Connecting does not need the other to accept, for the kernel answers. So nobody waits for anybody who is slow.
+ * An address that holds on a link only (fe80::) is tried on each of the links that are here. */
 #include "transport/tcp_meet.h"
 
 #include "base/log.h"
@@ -52,21 +53,28 @@ static int bits_of(const void *mask, size_t n)
     return bits;
 }
 
-static bool usable(const struct ifaddrs *i, const char *devices, bool loopback)
+/* Of a network, of a link, of this machine alone. */
+typedef enum { NETWORK, LINK, HERE } reach;
+
+static reach reach_of(const struct ifaddrs *i)
 {
-    if (!i->ifa_addr || !i->ifa_netmask || !(i->ifa_flags & IFF_UP) || !named(devices, i->ifa_name))
-        return false;
-    if (!*devices && loopback != !!(i->ifa_flags & IFF_LOOPBACK))
-        return false;
-    if (i->ifa_addr->sa_family == AF_INET6) /* a link's own addresses mean nothing elsewhere */
-        return !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr);
-    return i->ifa_addr->sa_family == AF_INET;
+    const struct sockaddr_in6 *a = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
+
+    if (i->ifa_flags & IFF_LOOPBACK)
+        return HERE;
+    return i->ifa_addr->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a->sin6_addr) ? LINK : NETWORK;
 }
 
-static void add_places(rcclx_tcp_address *a, const struct ifaddrs *list, const char *devices, bool loopback)
+static bool usable(const struct ifaddrs *i, const char *devices)
+{
+    return i->ifa_addr && i->ifa_netmask && i->ifa_flags & IFF_UP && named(devices, i->ifa_name) &&
+           (i->ifa_addr->sa_family == AF_INET6 || i->ifa_addr->sa_family == AF_INET);
+}
+
+static void add_places(rcclx_tcp_address *a, const struct ifaddrs *list, const char *devices, reach of)
 {
     for (const struct ifaddrs *i = list; i && a->nplaces < RCCLX_TCP_PLACES; i = i->ifa_next) {
-        if (!usable(i, devices, loopback))
+        if (!usable(i, devices) || reach_of(i) != of)
             continue;
         rcclx_tcp_place *p = &a->places[a->nplaces++];
         p->v6 = i->ifa_addr->sa_family == AF_INET6;
@@ -83,9 +91,10 @@ static rcclx_status find_places(rcclx_tcp_address *a, const char *devices)
 
     if (getifaddrs(&list))
         return RCCLX_FAIL_ERRNO("listing the network interfaces");
-    add_places(a, list, devices, false);
-    if (!a->nplaces) /* ranks of one machine that play several */
-        add_places(a, list, devices, true);
+    add_places(a, list, devices, NETWORK);
+    add_places(a, list, devices, LINK);
+    if (!a->nplaces || *devices) /* ranks of one machine that play several; or it was asked for */
+        add_places(a, list, devices, HERE);
     freeifaddrs(list);
     return a->nplaces ? RCCLX_OK : RCCLX_FAIL(RCCLX_SYSTEM, "no network interface with an address is up%s%s; see NCCL_SOCKET_IFNAME",
                                               *devices ? " of " : "", devices);
@@ -107,13 +116,14 @@ static bool close_by(const rcclx_tcp_place *p, const rcclx_tcp_address *mine)
     return false;
 }
 
-static socklen_t socket_address(const rcclx_tcp_place *p, uint16_t port, struct sockaddr_storage *out)
+static socklen_t socket_address(const rcclx_tcp_place *p, uint16_t port, uint32_t scope, struct sockaddr_storage *out)
 {
     memset(out, 0, sizeof(*out));
     if (p->v6) {
         struct sockaddr_in6 *a = (struct sockaddr_in6 *)out;
         a->sin6_family = AF_INET6;
         a->sin6_port = htons(port);
+        a->sin6_scope_id = scope;
         memcpy(&a->sin6_addr, p->bytes, 16);
         return sizeof(*a);
     }
@@ -172,11 +182,11 @@ int rcclx_tcp_accept(int listener, const rcclx_tcp_address *mine, int nranks, in
 
 /* --- connecting ------------------------------------------------------------------------ */
 
-/* 0, or an errno. */
-static int connect_to(const rcclx_tcp_place *p, uint16_t port, int *out)
+/* 0, or an errno. scope: which link, for an address of one. */
+static int connect_on(const rcclx_tcp_place *p, uint16_t port, uint32_t scope, int *out)
 {
     struct sockaddr_storage a;
-    const socklen_t n = socket_address(p, port, &a);
+    const socklen_t n = socket_address(p, port, scope, &a);
     const int fd = socket(a.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int e = 0;
     socklen_t ne = sizeof(e);
@@ -196,6 +206,27 @@ static int connect_to(const rcclx_tcp_place *p, uint16_t port, int *out)
         close(fd);
     else
         *out = fd;
+    return e;
+}
+
+static bool is_of_link(const rcclx_tcp_place *p)
+{
+    return p->v6 && p->bytes[0] == 0xfe && (p->bytes[1] & 0xc0) == 0x80;
+}
+
+static int connect_to(const rcclx_tcp_place *p, uint16_t port, int *out)
+{
+    struct ifaddrs *list;
+    int e = ENETUNREACH;
+
+    if (!is_of_link(p))
+        return connect_on(p, port, 0, out);
+    if (getifaddrs(&list))
+        return errno;
+    for (const struct ifaddrs *i = list; i && e; i = i->ifa_next)
+        if (usable(i, "") && reach_of(i) == LINK)
+            e = connect_on(p, port, ((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_scope_id, out);
+    freeifaddrs(list);
     return e;
 }
 

@@ -25,7 +25,6 @@
 
 #include "algo/algo.h"
 
-#include <dlfcn.h>
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -135,24 +134,6 @@ static inline int conform_run(conform_team *t)
     if (t->nprocs > t->n)
         t->nprocs = t->n;
     return run_ranks_as_processes(t->nprocs, conform_process, t);
-}
-
-/* Can the team run here? Several machines need what carries bytes between them; the case is skipped without. */
-static inline bool conform_can(const conform_team *t)
-{
-    static int known;
-    pid_t      pid;
-    int        status = 0;
-
-    if (t->nnodes <= 1)
-        return true;
-    if (!known && (pid = fork()) == 0) /* it takes over the process that loads it */
-        _exit(dlopen("libucp.so.0", RTLD_LAZY) == NULL);
-    if (!known)
-        known = waitpid(pid, &status, 0) == pid && status == 0 ? 1 : -1;
-    if (known < 0)
-        check_skip("no libucp.so.0 here, by which machines are joined");
-    return known > 0;
 }
 
 static inline void conform_end(conform_team *t)
