@@ -30,10 +30,20 @@ BARS = {
 # ... and with 4 and 8: these sizes of all_reduce, small broadcasts, all else.
 CROWDED = {8: 0.55, 256 << 10: 0.27, 16 << 20: 0.27}
 SMALL_BROADCAST, ELSE = 1.20, 1.05
+# Over machines, all_reduce: small ones with a rank a machine, with more; and from 64 MiB on.
+FAR_SMALL, FAR_ALONE, FAR_CROWDED, FAR_LARGE = 4 << 10, 0.75, 1.00, 0.95
 
 
-def bar(name, coll, nranks, nbytes, mode):
+def far_bar(coll, nranks, nbytes, machines):
+    if coll != "all_reduce" or FAR_SMALL < nbytes < 64 << 20:
+        return None
+    return FAR_LARGE if nbytes > FAR_SMALL else FAR_ALONE if nranks == machines else FAR_CROWDED
+
+
+def bar(name, coll, nranks, nbytes, mode, machines=0):
     """None where nothing was promised: loops on unchanged buffers with 2 ranks."""
+    if machines:
+        return far_bar(coll, nranks, nbytes, machines)
     if nranks == 2:
         if mode != "dirty":
             return None
@@ -107,7 +117,7 @@ def ratios(result):
                 yield dict(ranks=nranks, mode=mode, coll=coll, nbytes=nbytes, name=cell["name"],
                            us=median(cell["us"]), peer=best["name"], peer_us=median(best["us"]),
                            ratio=ratio(cell, best),
-                           bar=bar(cell["name"], coll, nranks, nbytes, mode))
+                           bar=bar(cell["name"], coll, nranks, nbytes, mode, result.get("machines", 0)))
 
 
 def time_text(us):
