@@ -233,8 +233,16 @@ rcclx_status rcclx_proxy_create(rcclx_team *whole, rcclx_team *near, rcclx_team 
 
 rcclx_status rcclx_proxy_poll(rcclx_team *t)
 {
-    RCCLX_TRY(rcclx_team_poll(t->proxy->near));
-    return t->proxy->rail ? rcclx_team_poll(t->proxy->rail) : RCCLX_OK;
+    rcclx_team *const parts[] = { t->proxy->near, t->proxy->rail };
+
+    for (int i = 0; i < 2; i++) {
+        const rcclx_status s = parts[i] ? rcclx_team_poll(parts[i]) : RCCLX_OK;
+        if (s == RCCLX_OK)
+            continue;
+        rcclx_proxy_raise(parts[i], s, parts[i]->cause); /* who has broken it may not have come so far */
+        return rcclx_team_broken(t);
+    }
+    return RCCLX_OK;
 }
 
 void rcclx_proxy_drain(rcclx_team *t)

@@ -358,7 +358,7 @@ rcclx_status rcclx_proxy_post(rcclx_team *t, const rcclx_task *chain, void *stre
 {
     rcclx_proxy *p = t->proxy;
     rcclx_gpu_scope scope;
-    char text[RCCLX_ERROR_TEXT];
+    char text[RCCLX_ERROR_TEXT], why[RCCLX_ERROR_TEXT];
 
     RCCLX_TRY(rcclx_team_broken(t));
     RCCLX_TRY(t->driver->enter(&scope, t->device));
@@ -368,6 +368,12 @@ rcclx_status rcclx_proxy_post(rcclx_team *t, const rcclx_task *chain, void *stre
     t->driver->leave(&scope);
     if (s == RCCLX_OK)
         return s;
+    snprintf(why, sizeof(why), "%s", rcclx_last_error());
+    if (rcclx_team_broken(p->near) != RCCLX_OK) {
+        rcclx_proxy_raise(p->near, s, p->near->cause);
+        return rcclx_team_broken(t);
+    }
+    rcclx_last_error_set(why);
     /* this rank will not take part in what the others wait for */
     snprintf(text, sizeof(text), "rank %d of %d: %s%s: %.600s", t->rank, t->nranks, rcclx_kind_name(chain->op.kind),
              chain->next ? " and what was grouped with it" : "", rcclx_last_error());

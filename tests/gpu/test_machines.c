@@ -397,7 +397,8 @@ static void calls_differ(gpu_worker *w)
         OK_OR_TELL(ncclSend(b.in, COUNT, ncclFloat, 1, w->comm[0], (cudaStream_t)w->stream[0]));
     else
         OK_OR_TELL(ncclRecv(b.out, COUNT - 1, ncclFloat, 0, w->comm[0], (cudaStream_t)w->stream[0]));
-    CHECK(trouble(w, 10) == ncclInvalidUsage, "rank %d: %s", me, ncclGetLastError(NULL));
+    const ncclResult_t r = trouble(w, 10); /* those of the other machine may hear first that a rank has gone */
+    CHECK(me < 2 ? r == ncclInvalidUsage : r != ncclSuccess, "rank %d: %s", me, ncclGetLastError(NULL));
     CHECK(reduce(w, &b, 1) != ncclSuccess, "rank %d goes on", me);
     abort_it(w);
     close_buffers(w, &b);
